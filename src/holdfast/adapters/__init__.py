@@ -1,0 +1,1 @@
+"""Adapters: one module or folder for each outside thing. They decide nothing."""

@@ -1,7 +1,7 @@
-"""Opening what is below a folder, and nothing else, whatever others rename meanwhile.
+"""Opens what is below a folder, and nothing else, whatever others rename meanwhile.
 
-Links are never followed and mounts never entered. The kernel sees to it (`openat2`) where it can;
-elsewhere every name is opened by itself beneath the descriptor of the one before. Both behave
+Links are never followed and mounts never entered. The kernel enforces this (`openat2`) where it
+can. Elsewhere each name is opened beneath the descriptor of the name before it. Both ways behave
 alike, down to the error: ELOOP for a link, EXDEV for a mount.
 """
 
@@ -19,7 +19,7 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 _PATH: int = getattr(os, "O_PATH", 0)
 _GLANCE = _PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Enough to see what something is, and too little to wake it up."""
+"""Enough to see what something is, without waking a device."""
 STEP = (_PATH or os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPENAT2 = 437
 _NO_SYMLINKS = 0x04
@@ -30,7 +30,9 @@ _CACHED = 0x20
 _MOST_TRIES = 20
 
 Opener = Callable[[int, Sequence[str], int], int]
-"""From the descriptor of a folder, names below it and flags to a descriptor; raises OSError."""
+"""Takes the descriptor of a folder, names below it and flags; returns a descriptor or raises
+OSError.
+"""
 
 
 class _How(ctypes.Structure):
@@ -52,7 +54,7 @@ class _Kernel:
 
     def __call__(self, folder: int, names: Sequence[str], flags: int) -> int:
         path = os.fsencode("/".join(names) or ".")
-        # O_NOFOLLOW would say ENOTDIR of a link to a folder; no link is resolved either way.
+        # O_NOFOLLOW would give ENOTDIR for a link to a folder; no link is resolved either way.
         how = _How(flags & ~os.O_NOFOLLOW | os.O_CLOEXEC, 0, self._resolve)
         for _ in range(self._tries):
             opened: int = self._syscall(
@@ -71,7 +73,7 @@ class _Kernel:
 
 
 def by_steps(folder: int, names: Sequence[str], flags: int) -> int:
-    """One name after the other, each opened beneath the one before."""
+    """Open one name after the other, each beneath the one before."""
     if not names:
         return os.open(".", flags | os.O_CLOEXEC, dir_fd=folder)
     mount = _mount_of(folder)
@@ -108,7 +110,7 @@ def _is_link(folder: int, name: str) -> bool:
 
 
 def _mount_of(descriptor: int) -> int:
-    """A number of the mount, which tells even two mounts of one file system apart."""
+    """Return a number for the mount, which differs even for two mounts of one file system."""
     if sys.platform == "linux":
         try:
             with open(f"/proc/self/fdinfo/{descriptor}", "rb") as file:
@@ -121,7 +123,7 @@ def _mount_of(descriptor: int) -> int:
 
 
 def best() -> Opener:
-    """The kernel's own way if it has one here."""
+    """Return the kernel's opener if it works here."""
     if sys.platform != "linux" or platform.machine() == "alpha":
         return by_steps
     kernel = _Kernel()
@@ -129,8 +131,10 @@ def best() -> Opener:
 
 
 def at_once(opener: Opener) -> tuple[Opener, Opener] | None:
-    """Ways to open what the kernel knows without asking anybody: by a whole path without links, and
-    beneath a folder. None where this opener is not the kernel's, or that cannot do it."""
+    """Return openers that never wait for a disk or network: by a whole path, and beneath a folder.
+
+    None if this opener is not the kernel's, or the kernel cannot do it.
+    """
     if not isinstance(opener, _Kernel):
         return None
     anywhere, below = _Kernel(_NO_SYMLINKS | _CACHED), _Kernel(_BENEATH | _CACHED)
@@ -163,7 +167,7 @@ def open_file(
     names: Sequence[str],
     admit: Callable[[os.stat_result], None] | None = None,
 ) -> tuple[int, os.stat_result]:
-    """A descriptor to read a file with; never waits, and wakes no device up."""
+    """Return a descriptor to read a file with; never waits, and wakes no device."""
     admit = admit or check_file
     if _PATH:
         glance = opener(folder, names, _GLANCE)
@@ -182,7 +186,7 @@ def open_file(
 
 
 def check_file(facts: os.stat_result) -> None:
-    """Raises OSError for what is no file."""
+    """Raise OSError if this is no file."""
     if stat.S_ISLNK(facts.st_mode):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if not stat.S_ISREG(facts.st_mode):

@@ -1,8 +1,8 @@
-"""What files were before each change, outside the tree: contents by their hash, and records.
+"""What files were before each change, outside the tree: contents by hash, and records.
 
-A change is a record that lies in `pending` while its files are replaced and is moved to `changes`
-when all are: what is found in `pending` at a start was interrupted. Owns its folder in the state
-folder and its retention; touches no file of the user.
+The record of a change lies in `pending` while its files are replaced, and moves to `changes` when
+all are. So a record that a start finds in `pending` was interrupted. Owns its folder in the state
+folder and what is kept there; touches no file of the user.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.vocabulary.specs.files import BackupSpec
 
 PRUNE_EVERY_SECONDS = 3600.0
 MOST_RECORDS = 5000
-"""How many are kept, however small they are."""
+"""So many records are kept, however small they are."""
 _log = logger("files")
 _BEGIN = "change-"
 _MOMENT_DIGITS = 11
@@ -38,19 +38,19 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One file of a change; `before` or `after` is missing where the file is."""
+    """One file of a change; `before` or `after` is None where there is no file."""
 
     root: str
     folder: str
     """The root's own path."""
     path: str
-    """Below the root, percent-encoded: names need not be text."""
+    """The path below the root, percent-encoded, because names need not be text."""
     before: State | None = None
     after: State | None = None
     temporary: str = ""
-    """The name, beside the file, of what replaces it."""
+    """The name of the temporary file beside it that replaces it."""
     made: int = 0
-    """How many folders on the way to it, from the inside, were made for it."""
+    """How many folders of its path, counted from the file, were made for it."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -72,7 +72,7 @@ _decoder = msgspec.json.Decoder(Record)
 
 
 class ChangeStore:
-    """Contents and records of one Holdfast."""
+    """The contents and records of one Holdfast."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -85,7 +85,7 @@ class ChangeStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One change at a time, also while one supervisor takes over from another."""
+        """Hold the lock: one change at a time, even while one supervisor replaces another."""
         for folder in (self._objects, self._changes, self._pending):
             os.makedirs(folder, 0o700, exist_ok=True)
         with open(os.path.join(self._folder, "lock"), "ab") as file:
@@ -93,14 +93,16 @@ class ChangeStore:
             yield
 
     def new_id(self) -> str:
-        """Ids sort in the order of their making, also when the clock was set back."""
+        """Return an id; ids sort in the order in which they were made, even if the clock was set
+        back.
+        """
         if not self._newest:
             self._newest = max((_moment(name) for name in _names(self._changes)), default=0)
         self._newest = max(int(time.time() * 1000), self._newest + 1)
         return f"{_BEGIN}{self._newest:0{_MOMENT_DIGITS}x}{os.urandom(4).hex()}"
 
     def put(self, data: bytes) -> str:
-        """Keep a content, on disk before this returns; gives its hash."""
+        """Store a content durably, and return its hash."""
         name = hashlib.sha256(data).hexdigest()
         path = self._object(name)
         if os.path.exists(path):
@@ -115,7 +117,7 @@ class ChangeStore:
         return name
 
     def get(self, name: str) -> bytes | None:
-        """A content; nothing if it is not kept any more, or is not what it was."""
+        """Return a content; None if it is not kept any more, or is damaged."""
         try:
             with open(self._object(name), "rb") as file:
                 data = file.read()
@@ -124,28 +126,28 @@ class ChangeStore:
         return data if hashlib.sha256(data).hexdigest() == name else None
 
     def begin(self, record: Record) -> None:
-        """On disk before any file is touched."""
+        """Store the record durably, before any file is touched."""
         _write(os.path.join(self._pending, f"{record.id}.json"), _encode(record))
         _sync_folder(self._pending)
 
     def finish(self, record: Record) -> None:
-        """All of it is done, and stays so if the machine loses its power now."""
+        """Mark the change as done, durably."""
         name = f"{record.id}.json"
         os.rename(os.path.join(self._pending, name), os.path.join(self._changes, name))
         _sync_folder(self._changes)
 
     def abandon(self, record: Record) -> None:
-        """None of it is done: as if it had never been asked."""
+        """Remove the record: nothing of the change was done."""
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self._pending, f"{record.id}.json"))
 
     def settle(self, record: Record) -> None:
-        """It was interrupted, and this is what became of it."""
+        """Store what became of an interrupted change."""
         _write(os.path.join(self._pending, f"{record.id}.json"), _encode(record))
         self.finish(record)
 
     def clear_unwritten(self) -> None:
-        """Remove what was begun before even its record was whole."""
+        """Remove what was begun before even its record was complete."""
         for name in os.listdir(self._pending):
             if name.endswith(".new"):
                 with suppress(OSError):
@@ -156,7 +158,7 @@ class ChangeStore:
         return [record for record in found if record is not None]
 
     def records(self) -> Iterator[Record]:
-        """Newest first."""
+        """Yield records, newest first."""
         for name in sorted(_names(self._changes), reverse=True):
             record = self._read(os.path.join(self._changes, name))
             if record is not None:
@@ -177,13 +179,13 @@ class ChangeStore:
             return None
 
     def prune(self, spec: BackupSpec) -> None:
-        """Forget what is too old or too much; the newest change always stays."""
+        """Delete what is too old or too much; the newest change always stays."""
         now = time.time()
         is_due = now - self._pruned > PRUNE_EVERY_SECONDS
         if not is_due and self._new_bytes < spec.max_size // 10:
             return
         self._pruned, self._new_bytes = now, 0
-        # What a record needs is known by reading it: one that cannot be read now stops all of this.
+        # A record that cannot be read now may need any content: then nothing is deleted.
         kept: set[str] = set()
         for name in _names(self._pending):
             with suppress(msgspec.MsgspecError):
@@ -230,7 +232,7 @@ def _load(path: str) -> Record:
 
 
 def _sizes(record: Record) -> dict[str, int]:
-    """The contents that are kept for a record."""
+    """Return the hashes of the contents that a record needs."""
     return {one.before.hash: one.before.size for one in record.entries if one.before}
 
 

@@ -1,8 +1,8 @@
-"""One change of one or more files: all of it or none, also if Holdfast dies in the middle.
+"""Carries out one change of one or more files: all of it or none, even if Holdfast dies.
 
-In order: what was there goes to the store, what is to be done is recorded, what replaces each file
-is written beside it; then each file is checked once more and replaced, and the record closed. Until
-then everything can be taken back, by who did it or by the next supervisor.
+In order: the old contents go to the store, the change is recorded, and the new content of each file
+is written beside it. Then each file is checked once more and replaced, and the record is closed.
+Until then everything can be rolled back, by this supervisor or the next.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from holdfast.rules.files import Located
 from holdfast.vocabulary.errors import Conflict, Failed, Refused
 
 MOST_FOLDERS = 500
-"""Each is open until the change is done."""
+"""So many folders may be open until the change is done."""
 _log = logger("files")
 
 
 class Origin(NamedTuple):
-    """On whose behalf."""
+    """The command and the actor behind a change."""
 
     command: str
     actor: str
@@ -43,15 +43,15 @@ class Origin(NamedTuple):
 
 
 class WantedFile(NamedTuple):
-    """What one file is to be."""
+    """What one file is to become."""
 
     located: Located
     seen: FileSnapshot | None
-    """What it was when this was decided; nothing: there was none."""
+    """The file when this was decided; None: there was none."""
     data: bytes | None
-    """Nothing: it is deleted."""
+    """None: the file is deleted."""
     like: State | None = None
-    """Whose mode and owner it gets; nothing: its own, or those of a new file."""
+    """The mode and owner that it gets; None: its own, or those of a new file."""
     executable: bool | None = None
 
 
@@ -62,7 +62,7 @@ class ChangeStep:
         self.wanted = wanted
         self.entry = entry
         self.folder = -1
-        """The descriptor of the folder that it is in."""
+        """The descriptor of its folder."""
         self.is_touched = False
 
     @property
@@ -71,13 +71,13 @@ class ChangeStep:
 
 
 class Changer:
-    """Carries changes out; used by one thread at a time."""
+    """Carries out changes; used by one thread at a time."""
 
     def __init__(self, store: ChangeStore) -> None:
         self._store = store
 
     def see(self, roots: Roots, located: Located) -> FileSnapshot | None:
-        """The file to be changed; nothing if there is none."""
+        """Return the file to be changed; None if there is none."""
         with roots.opened_root(located.root) as root, roots.explained(located):
             try:
                 folder = roots.opener(root, located.parts[:-1], FOLDER)
@@ -89,7 +89,7 @@ class Changer:
                 os.close(folder)
 
     def carry_out(self, roots: Roots, wanted: Sequence[WantedFile], about: Origin) -> Record:
-        """Raises, with nothing changed, if any part of it cannot be done."""
+        """Carry out a change; raises, with nothing changed, if any part of it cannot be done."""
         change = self._store.new_id()
         steps = [self._step(roots, one, change, n) for n, one in enumerate(wanted)]
         record = Record(
@@ -133,7 +133,7 @@ class Changer:
         return ChangeStep(wanted, entry)
 
     def _missing(self, roots: Roots, located: Located) -> int:
-        """How many folders on the way are not there yet."""
+        """Return how many folders of the path do not exist yet."""
         with roots.opened_root(located.root) as root, roots.explained(located):
             for count in range(len(located.parts)):
                 try:
@@ -189,7 +189,7 @@ class Changer:
                 raise changed_meanwhile(roots, step.wanted.located) from None
 
     def _folder(self, roots: Roots, root: int, parts: tuple[str, ...], made: int) -> int:
-        """The folder of a file; as many of its names as were missing are made."""
+        """Open the folder of a file, and make the missing folders of its path."""
         for depth in range(len(parts) - made, len(parts)):
             above = roots.opener(root, parts[:depth], FOLDER)
             try:
@@ -228,7 +228,7 @@ def _after(wanted: WantedFile, before: State | None) -> State:
 
 
 def _dressed(wanted: WantedFile) -> State | None:
-    """Whose mode and owner a file gets."""
+    """Return the state whose mode and owner a file gets."""
     return wanted.like or (None if wanted.seen is None else wanted.seen.state)
 
 

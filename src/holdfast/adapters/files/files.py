@@ -1,7 +1,7 @@
 """Files as commands ask for them: read, list, write, edit, patch, undo.
 
-Reads are done by a few threads, changes by one, in the order in which they were asked: two never
-mix. Everything here may block and is called in those threads.
+A few threads read, one thread changes, in the order of the requests, so two changes never mix.
+Everything here may block and runs in those threads.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from holdfast.vocabulary.specs.files import FilesSpec
 _log = logger("files")
 READERS = 4
 MOST_WAITING = 256
-"""Requests that wait for a thread; more are refused."""
+"""So many requests may wait for a thread; more are refused."""
 ANY_ETAG = "*"
 MOST_CHANGES_TOLD = 500
 T = TypeVar("T")
@@ -84,12 +84,14 @@ class Files:
 
     @property
     def roots(self) -> Roots:
-        """Those of the settings now. May block, unless they are made."""
+        """Return the roots of the present settings. May block unless they are ready."""
         return self._roots.now().denying(self._denial)
 
     def denying(self, reason: Callable[[Located], str | None] | None) -> Files:
-        """The same files for a caller to whom more is denied. It only reads and changes: what
-        waits for a thread is counted by the original."""
+        """Return the same files for a caller to whom more is denied.
+
+        The copy only reads and changes: the original counts the waiting requests.
+        """
         if reason is None:
             return self
         files = copy(self)
@@ -97,12 +99,12 @@ class Files:
         return files
 
     async def made_roots(self) -> Roots:
-        """The same, for who is on the loop."""
+        """Return the roots without blocking the loop."""
         made = self._roots.made()
         return await self._in(self._readers, self._roots.now) if made is None else made
 
     async def settle(self) -> list[Record]:
-        """Take back what a supervisor that died had begun; whoever reads waits for it."""
+        """Roll back what a dead supervisor had begun; readers wait for it."""
         self._settling = asyncio.ensure_future(self.write_in_turn(self.recover))
         try:
             return await self._settling
@@ -110,13 +112,13 @@ class Files:
             self._settling = None
 
     async def read_in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
-        """Do something that changes nothing, beside other such things."""
+        """Call a function that changes nothing, in parallel with other readers."""
         if self._settling is not None:
             await asyncio.wait([self._settling])
         return await self._in(self._readers, call, *arguments)
 
     async def write_in_turn(self, call: Callable[..., T], *arguments: Any) -> T:
-        """Do something that changes files, after what was asked before it."""
+        """Call a function that changes files, after all earlier changes."""
         return await self._in(self._writer, call, *arguments)
 
     async def _in(self, threads: ThreadPoolExecutor, call: Callable[..., T], *arguments: Any) -> T:
@@ -133,7 +135,7 @@ class Files:
         self._writer.shutdown(wait=False, cancel_futures=True)
 
     def recover(self) -> list[Record]:
-        """Take back what a supervisor that died had begun."""
+        """Roll back what a dead supervisor had begun."""
         return changes.recover(self._store, self._opener)
 
     def read(self, command: ReadFile) -> FileContent:
@@ -145,7 +147,7 @@ class Files:
         return _content_of(roots, located, part, facts)
 
     def read_at_once(self, command: ReadFile) -> FileContent | None:
-        """The same without waiting for anything, where that is possible. On the loop."""
+        """Read without waiting, on the loop, if the file is in memory; None otherwise."""
         if self._settling is not None or (made := self._roots.made()) is None:
             return None
         roots = made.denying(self._denial)
@@ -186,7 +188,7 @@ class Files:
         seen = self._changer.see(roots, located)
         data, form = self._content(command, seen)
         is_same = seen is not None and seen.data == data
-        if not is_same:  # to write it once more is no harm
+        if not is_same:  # writing the same content once more does no harm
             self._check_etag(roots, located, seen, command.etag, is_needed=True)
         before = None if seen is None else etag_of(seen.data)
         outcome = "created" if seen is None else "replaced"
@@ -288,7 +290,7 @@ class Files:
         return UndoResult(undone=record.id, files=files, change=change, dry_run=command.dry_run)
 
     def _remove_folders(self, roots: Roots, entries: list[Entry]) -> None:
-        """Those that were made for files which are gone again."""
+        """Remove the folders that were made for files which are gone again."""
         for entry in entries:
             if entry.before is None and entry.made:
                 located = changes.located_of(entry)

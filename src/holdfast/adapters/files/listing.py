@@ -1,4 +1,4 @@
-"""Listing folders in order, without what ignore files name; bounded, and able to go on."""
+"""Lists folders in order, without what ignore files name; bounded, and able to continue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_DEPTH = 30
 MOST_LOOKED_AT = 200_000
 LARGEST_IGNORE_FILE = 256 * 1024
 _Rules = tuple[tuple[int, tuple[ignore_files.Pattern, ...]], ...]
-"""Patterns that count here, nearest last, each with the depth of the folder of its file."""
+"""The ignore patterns in force, nearest last, each with the depth of its file's folder."""
 
 
 class ListingQuery(NamedTuple):
@@ -31,7 +31,7 @@ class ListingQuery(NamedTuple):
     ignored: bool = False
     limit: int = 1000
     after: tuple[str, ...] | None = None
-    """Names below the folder: go on behind this."""
+    """Names below the folder: continue after this."""
 
 
 class Listing(NamedTuple):
@@ -58,7 +58,7 @@ class Lister:
         self._seen = 0
         self._is_cut = False
         self._last: tuple[str, ...] = ()
-        """The names of what was looked at last."""
+        """The names of the entry that was looked at last."""
 
     def look(self) -> Listing:
         entries: list[FileEntry] = []
@@ -100,7 +100,7 @@ class Lister:
         self, root: int, below: tuple[str, ...], rules: _Rules, after: tuple[str, ...] | None
     ) -> Iterator[FileEntry]:
         parts = (*self._folder.parts, *below)
-        if self._seen > MOST_LOOKED_AT and after is None:  # where a cursor leads is looked at
+        if self._seen > MOST_LOOKED_AT and after is None:  # where a cursor leads is still looked at
             self._is_cut = True
             return
         try:
@@ -131,7 +131,7 @@ class Lister:
             os.close(folder)
 
     def _names(self, folder: int, least: str) -> list[tuple[str, bool]]:
-        """The next names of a folder in order, in bounded memory however many it has."""
+        """Return the next names of a folder in order, in bounded memory however many it has."""
         with os.scandir(folder) as found:
             return heapq.nsmallest(MOST_NAMES + 1, self._wanted(found, least))
 

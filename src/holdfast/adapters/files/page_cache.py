@@ -1,7 +1,9 @@
-"""Reading a small file that the kernel has in memory: nobody waits, so no thread is needed.
+"""Reads small files that the kernel has in memory, on the loop: nothing waits, so no thread is
+needed.
 
-What it does not have there, what is large, and what lies on a file system that may wait for others
-is left to who may wait. It is opened as every file is: beneath its root, whatever others rename.
+A file that is not in memory, is large, or lies on a file system that may wait for others is left to
+the threads. It is opened like every file: beneath its root, whatever others rename. Only
+`Files.read_at_once` uses it; without it every read goes to a thread.
 """
 
 from __future__ import annotations
@@ -26,21 +28,21 @@ class PageCacheReader:
         self._devices: dict[int, bool] = {}
 
     def learn(self, descriptor: int, facts: os.stat_result) -> None:
-        """Find out whether files like this one can be read so; for who may wait."""
+        """Find out, in a thread, whether files like this one can be read so."""
         if self._ways is None or facts.st_dev in self._devices:
             return
         try:
             os.preadv(descriptor, [bytearray(1)], 0, _NOWAIT)
             can_tell = True
         except OSError as error:
-            # Only those of this machine's own disks know what they have.
+            # Only file systems on this machine's own disks know what they have in memory.
             can_tell = error.errno == errno.EAGAIN
         if len(self._devices) >= _MOST_DEVICES:
             self._devices.clear()
         self._devices[facts.st_dev] = can_tell
 
     def read(self, root: str, names: Sequence[str]) -> tuple[bytes, os.stat_result] | None:
-        """All of a file and its facts; None: who wants it has to wait."""
+        """Return the whole file and its facts; None: read it in a thread."""
         if self._ways is None or not self._devices:
             return None
         anywhere, below = self._ways

@@ -1,4 +1,4 @@
-"""What a patch makes of the files that it names; finds every reason why it does not fit."""
+"""What a patch makes of the files that it names. Finds every reason why it does not fit."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from holdfast.vocabulary.files import PatchedFile
 
 MOST_REASONS = 20
 MOST_BYTES = 128 * 1024 * 1024
-"""What all files of a patch may hold together: it is in memory until all are replaced."""
+"""So much may all files of a patch hold together: they are in memory until all are replaced."""
 
 
 class PatchPlan(NamedTuple):
-    """What is to be done, and what will be told of it."""
+    """The files to change, and the answer about them."""
 
     wanted: list[WantedFile]
     files: list[PatchedFile]
@@ -36,7 +36,7 @@ class _Reject(Exception):
 
 
 class PatchPlanner:
-    """One patch."""
+    """Plans one patch."""
 
     def __init__(self, roots: Roots, changer: Changer, root: str | None) -> None:
         self._roots = roots
@@ -46,7 +46,7 @@ class PatchPlanner:
         self._effort = patching.Effort()
 
     def plan(self, patch: str) -> PatchPlan:
-        """Raises Conflict with all reasons if any part does not fit."""
+        """Return the plan; raises Conflict with all reasons if any part does not fit."""
         planned = PatchPlan([], [])
         rejects: list[dict[str, Any]] = []
         size = 0

@@ -1,7 +1,7 @@
-"""Reading a file in bounded memory: some lines, or some bytes, and what the whole is like.
+"""Reads some lines or bytes of a file in bounded memory, and facts about the whole file.
 
-A file up to `WHOLE` is passed once as a whole, for its etag and its number of lines; of a larger
-one only what is needed is read.
+A file up to `WHOLE` is read once completely, for its etag and its number of lines. Of a larger one
+only the wanted part is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LARGEST_FILE = 2**60
 
 
 class WantedPart(NamedTuple):
-    """Which part of a file."""
+    """Which part of a file is wanted."""
 
     offset: int | None = None
     limit: int | None = None
@@ -87,7 +87,7 @@ class Source:
 def read(
     descriptor: int, facts: os.stat_result, wanted: WantedPart, data: bytes | None = None
 ) -> Part:
-    """`data` is all of it, if somebody has read that already."""
+    """Read a part; `data` is the whole file if it was read already."""
     wanted.check()
     source = Source(descriptor, facts.st_size, data)
     etag, newlines, ends_open = _pass(source, facts)
@@ -120,7 +120,7 @@ def read(
 
 
 def _pass(source: Source, facts: os.stat_result) -> tuple[str, int | None, bool]:
-    """Etag, number of line ends, and whether the last line has none."""
+    """Return the etag, the number of line ends, and whether the last line has none."""
     if source.size > WHOLE:
         etag = f"stat-{facts.st_ino:x}-{facts.st_size:x}-{facts.st_mtime_ns:x}"
         return etag, None, False
@@ -179,7 +179,7 @@ def _lines(source: Source, wanted: WantedPart, most: int, total: int | None, mar
 
 
 def _start_of_line(source: Source, line: int, mark: int) -> int:
-    """Where a line begins; the end of the file if it has fewer."""
+    """Return where a line begins; the end of the file if it has fewer lines."""
     if line == 1:
         return mark
     missing, at = line - 1, 0
@@ -197,7 +197,7 @@ def _start_of_line(source: Source, line: int, mark: int) -> int:
 
 
 def _start_of_tail(source: Source, lines: int, most: int, mark: int) -> int:
-    """Where the last lines begin, as far as they may be told."""
+    """Return where the last lines begin, as far as they fit."""
     end = source.size
     lowest = max(mark, end - most)
     at, missing, is_end = end, lines, True
@@ -215,14 +215,14 @@ def _start_of_tail(source: Source, lines: int, most: int, mark: int) -> int:
         at = begin
     if lowest == mark:
         return mark
-    # Not all of them fit: the first is told from its beginning, unless it is the only one.
+    # Not all of them fit: begin with a whole line, unless it is the only one.
     chunk = source.read(most, lowest)
     place = chunk.find(b"\n")
     return lowest + place + 1 if 0 <= place < len(chunk) - 1 else lowest
 
 
 def _cut(data: bytes, limit: int | None, most: int) -> tuple[int, bool]:
-    """How much of the bytes is told, and whether that ends within a line."""
+    """Return how many of the bytes are shown, and whether that ends within a line."""
     end = len(data)
     if limit is not None:
         place = -1

@@ -1,7 +1,7 @@
-"""Replacing files within one open folder: atomically, and never written through a hard link.
+"""Replaces files within one open folder: atomically, and never through a hard link.
 
-Works on names beneath the descriptor of a folder only, so nothing that is renamed above it
-matters. Mode, owner and extended attributes go over to what replaces a file.
+Works only on names beneath the descriptor of a folder, so a rename above it does not matter. The
+new file gets the mode, owner and extended attributes of the old one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from holdfast.vocabulary.errors import Refused
 
 NEW_MODE = 0o666
 _KEPT_BITS = 0o777
-"""Permissions. What would run as somebody else is not kept, as with any write."""
+"""Permissions. Setuid and setgid are dropped, as with any write."""
 _CAPABILITIES = "security.capability"
-"""Rights of who runs the file; any write takes them away, too."""
+"""Capabilities of the file; any write removes them, too."""
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FileSnapshot(NamedTuple):
-    """A file as it was read: enough to notice that it is another one now."""
+    """A file as it was read, with enough facts to notice that it changed."""
 
     data: bytes
     facts: os.stat_result
@@ -41,7 +41,7 @@ class FileSnapshot(NamedTuple):
 
 
 def see(opener: Opener, folder: int, name: str) -> FileSnapshot | None:
-    """The whole file; nothing if there is none. Raises for what is no file or too large."""
+    """Return the whole file; None if there is none. Raises if it is no file or too large."""
     try:
         facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -80,7 +80,7 @@ def _too_large() -> Refused:
 
 
 def is_still(folder: int, name: str, seen: FileSnapshot | None) -> bool:
-    """Whether the file is the one that was read, untouched."""
+    """Return whether the file is the one that was read, unchanged."""
     try:
         now = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -102,10 +102,10 @@ def prepare(
     *,
     executable: bool | None = None,
 ) -> None:
-    """Write what will replace a file, beside it and on disk; with its mode, owner and attributes.
+    """Write the new file beside the old one, durably, with its mode, owner and attributes.
 
-    Without a state it is a new file, with the mode that new files have here. If it cannot be
-    written, nothing stays.
+    Without a state it is a new file, with the usual mode of new files. If it cannot be written,
+    nothing stays.
     """
     opened = os.open(temporary, _MAKE, NEW_MODE if state is None else 0o600, dir_fd=folder)
     try:
@@ -117,7 +117,7 @@ def prepare(
                 _copy_attributes(folder, like, opened)
             os.fchmod(opened, state.mode & _KEPT_BITS)
         if executable is not None:
-            # By its descriptor: somebody may put a link in place of the name.
+            # By its descriptor, because the name may be a link by now.
             mode = os.fstat(opened).st_mode & _KEPT_BITS
             os.fchmod(opened, with_executable(mode, is_executable=executable))
         os.fsync(opened)
@@ -129,7 +129,7 @@ def prepare(
 
 
 def with_executable(mode: int, *, is_executable: bool) -> int:
-    """As git does it: who may read may run."""
+    """Return the mode as git sets it: everybody who may read may execute."""
     return mode | (mode & 0o444) >> 2 if is_executable else mode & ~0o111
 
 
@@ -148,7 +148,7 @@ def _keep_owner(opened: int, state: State) -> None:
 
 def _copy_attributes(folder: int, name: str, opened: int) -> None:
     if sys.platform != "linux":
-        return  # Python knows them on Linux alone
+        return  # Python supports them only on Linux
     try:
         source = os.open(name, FILE, dir_fd=folder)
     except OSError:
@@ -166,7 +166,7 @@ def _copy_attributes(folder: int, name: str, opened: int) -> None:
 
 
 def put_new(folder: int, temporary: str, name: str) -> None:
-    """Give a prepared file its name; raises FileExistsError if somebody was first."""
+    """Give a prepared file its name; raises FileExistsError if the name is taken."""
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError:
@@ -184,7 +184,7 @@ def put_over(folder: int, temporary: str, name: str) -> None:
 
 
 def sync(folder: int) -> None:
-    """Put what became of names on disk, where the file system does that."""
+    """Make changed names durable, where the file system can."""
     with suppress(OSError):
         os.fsync(folder)
 

@@ -1,4 +1,4 @@
-"""The roots in force: paths become places, what is denied is refused, errors are put into words."""
+"""The roots in force: turns paths into places, refuses what is denied, explains errors."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ Never = Callable[[], Sequence[tuple[str, str]]]
 """Files and folders that are never opened, each with the reason."""
 
 DEEPEST = 100
-"""Names in the path of a file that is changed. To make, open and remove folders takes longer the
-deeper they are, and one thread does it for everybody."""
+"""The most names in the path of a file that is changed.
+
+Making and removing folders takes longer the deeper they are, and one thread does it for everybody.
+"""
 
 
 class Roots:
@@ -39,7 +41,7 @@ class Roots:
         self.opener = opener or best()
 
     def denying(self, reason: Callable[[Located], str | None] | None) -> Roots:
-        """The same roots for a caller to whom more is denied."""
+        """Return the same roots for a caller to whom more is denied."""
         if reason is None:
             return self
         roots = copy(self)
@@ -47,19 +49,19 @@ class Roots:
         return roots
 
     def locate(self, path: str, root: str | None = None) -> Located:
-        """What a path means, if it may be looked at."""
+        """Return the place of a path; raises Refused if it may not be looked at."""
         located = locate(self.roots, path, root)
         self.admit(located)
         return located
 
     def admit(self, located: Located) -> None:
-        """Raises Refused for what is denied."""
+        """Raise Refused if it is denied."""
         reason = self.denials.reason(located)
         if reason is not None:
             raise Refused(f'"{self.shown(located)}" is denied: {reason}', "", self._about(located))
 
     def admit_change(self, located: Located) -> None:
-        """Raises Refused for what may not be changed."""
+        """Raise Refused if it may not be changed."""
         self.admit(located)
         for root in (located.root, self._innermost(located)):
             if not root.is_writable:
@@ -78,7 +80,7 @@ class Roots:
             )
 
     def _innermost(self, located: Located) -> Root:
-        """A root may be within another, and be offered for reading only."""
+        """Return the innermost root: a root may lie in another one and be read-only."""
         absolute = f"{located.absolute}/".casefold()
         within = [
             root
@@ -111,7 +113,7 @@ class Roots:
 
     @contextmanager
     def opened(self, located: Located) -> Iterator[tuple[int, os.stat_result]]:
-        """A file, to be read."""
+        """Open a file for reading."""
         with self.opened_root(located.root) as root, self.explained(located):
             descriptor, facts = open_file(self.opener, root, located.parts)
             try:
@@ -130,7 +132,7 @@ class Roots:
 
     @contextmanager
     def explained(self, located: Located) -> Iterator[None]:
-        """Errors of the system as errors that say what to do."""
+        """Turn errors of the system into errors that say what to do."""
         try:
             yield
         except OSError as error:
@@ -162,7 +164,7 @@ class Roots:
         return Failed(f'"{name}": {error.strerror or error}', "", about)
 
     def _link(self, located: Located) -> tuple[str, str]:
-        """Which of the names is a link, and where it leads."""
+        """Return which of the names is a link, and where it leads."""
         try:
             with self.opened_root(located.root) as root:
                 for depth in range(1, len(located.parts) + 1):
@@ -194,7 +196,7 @@ class Roots:
         return message, f'it leads to "{self.shown(meant)}": name that'
 
     def _guess(self, located: Located) -> str:
-        """What else is in the folder, if it is near."""
+        """Return a hint with a similar name in the same folder."""
         if not located.parts:
             return ""
         folder = Located(located.root, located.parts[:-1])
@@ -221,8 +223,10 @@ _Made = tuple[tuple[FilesSpec, tuple[tuple[str, str], ...]], Roots]
 
 
 class CurrentRoots:
-    """The roots of the settings in force. To make them, links are looked up on a disk that may
-    take long: in a thread."""
+    """The roots of the settings in force.
+
+    Making them resolves links on a disk that may be slow, so it happens in a thread.
+    """
 
     def __init__(
         self, settings: Callable[[], FilesSpec], project: str, never: Never, opener: Opener
@@ -235,7 +239,7 @@ class CurrentRoots:
         self._foreseen: _Made | None = None
 
     def made(self) -> Roots | None:
-        """Without waiting for anything; None: they are still to be made."""
+        """Return them without waiting; None: they are not made yet."""
         key = self._settings(), tuple(self._never())
         for made in (self._made, self._foreseen):
             if made is not None and made[0] == key:
@@ -250,7 +254,7 @@ class CurrentRoots:
         return roots
 
     def foresee(self, spec: FilesSpec, never: Sequence[tuple[str, str]]) -> None:
-        """Make those of settings that are about to be in force."""
+        """Make the roots of settings that will be in force soon."""
         self._foreseen = self._make(spec, never)
 
     def _make(self, spec: FilesSpec, never: Sequence[tuple[str, str]]) -> _Made:

@@ -1,4 +1,4 @@
-"""Taking changes back: what was interrupted, and what somebody wants undone."""
+"""Takes changes back: interrupted ones at a start, and others on request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logger("files")
 
 
 def located_of(entry: Entry) -> Located:
-    """The place of an entry, whatever the roots are now."""
+    """Return the place of an entry, whatever the roots are now."""
     parts = tuple(os.fsdecode(unquote_to_bytes(entry.path)).split("/"))
     return Located(Root(entry.root, entry.folder, entry.folder, True), parts)
 
@@ -54,7 +54,7 @@ def told_file(entry: Entry, path: str, *, undone: bool = False) -> ChangedFile:
 
 
 class UndoneFiles:
-    """Which files of which changes were undone, found out by reading from the newest on."""
+    """Which files of which changes were undone, collected by reading from the newest record on."""
 
     def __init__(self) -> None:
         self._by_change: dict[str, set[tuple[str, str]]] = {}
@@ -78,7 +78,7 @@ def told(
     path_of: PathOf,
     is_shown: Callable[[Entry], bool],
 ) -> tuple[list[FileChange], bool]:
-    """The newest changes of files that may be shown, and whether there are more."""
+    """Return the newest changes of files that may be shown, and whether there are more."""
     found: list[FileChange] = []
     undone = UndoneFiles()
     for record in _recent(store):
@@ -109,7 +109,7 @@ def told(
 def newest_to_undo(
     store: ChangeStore, located: Located | None, session: str | None
 ) -> tuple[Record, list[Entry]] | None:
-    """The newest change of which something is left to be undone."""
+    """Return the newest change that is not completely undone."""
     undone = UndoneFiles()
     for record in _recent(store):
         undone.take(record)
@@ -132,7 +132,7 @@ def _recent(store: ChangeStore) -> Iterator[Record]:
 
 
 def recover(store: ChangeStore, opener: Opener) -> list[Record]:
-    """Take back what a supervisor that died had begun; tells what became of each."""
+    """Roll back what a dead supervisor had begun; return what became of each change."""
     settled = []
     with store.locked():
         store.clear_unwritten()
@@ -145,10 +145,10 @@ def recover(store: ChangeStore, opener: Opener) -> list[Record]:
 
 
 class StepProgress(NamedTuple):
-    """How far a change had come with a file, where the one who made it takes it back himself."""
+    """How far a change had come with a file, if its own process rolls it back."""
 
     folder: int
-    """The open folder that it is in; -1: it was not opened yet."""
+    """The open folder of the file; -1: it was not opened yet."""
     is_touched: bool
 
 
@@ -158,7 +158,7 @@ def roll_back(
     opener: Opener,
     under_way: Sequence[StepProgress] | None = None,
 ) -> list[str]:
-    """Give every file back what it was; tells those that could not be."""
+    """Restore every file; return those that could not be restored."""
     left = []
     for number, entry in reversed(list(enumerate(record.entries))):
         located = located_of(entry)
@@ -178,7 +178,7 @@ def roll_back(
 def _take_back(
     entry: Entry, located: Located, store: ChangeStore, opener: Opener, under_way: StepProgress
 ) -> bool:
-    """In the folder that was opened for it, wherever that may be by now."""
+    """Restore a file in the folder that was opened for it, wherever that is by now."""
     is_done = True
     if under_way.folder >= 0:
         _drop_prepared(entry, under_way.folder)
@@ -194,7 +194,7 @@ def _take_back(
 
 
 def _give_back(entry: Entry, located: Located, store: ChangeStore, opener: Opener) -> bool:
-    """Whether the file is what it was before, after somebody died."""
+    """Restore a file after the death of the process that changed it; return whether it worked."""
     root = os.open(located.root.path, FOLDER)
     try:
         try:
@@ -229,7 +229,7 @@ def _restore(entry: Entry, folder: int, name: str, store: ChangeStore, opener: O
                 os.close(opened)
         return True
     if not is_as(now, entry.after):
-        return False  # somebody else was here: what they wrote is not ours to remove
+        return False  # somebody else wrote it since; it is not ours to remove
     if before is None:
         os.unlink(name, dir_fd=folder)
     else:
@@ -246,7 +246,7 @@ def _restore(entry: Entry, folder: int, name: str, store: ChangeStore, opener: O
 
 
 def is_as(now: FileSnapshot | None, state: State | None, other: State | None = None) -> bool:
-    """Whether a file is as it was; the mode counts if it is all that sets two states apart."""
+    """Return whether a file is in this state. The mode counts only if it is all that differs."""
     if now is None or state is None:
         return now is None and state is None
     if other is not None and other.hash == state.hash and other.mode != state.mode:
@@ -255,7 +255,7 @@ def is_as(now: FileSnapshot | None, state: State | None, other: State | None = N
 
 
 def remove_folders(root: int, parts: tuple[str, ...], count: int, opener: Opener) -> None:
-    """The innermost folders on the way to a file, as long as they are empty."""
+    """Remove the innermost folders of a path as long as they are empty."""
     for depth in range(len(parts) - 1, len(parts) - 1 - count, -1):
         with suppress(OSError):
             above = opener(root, parts[: depth - 1], FOLDER)

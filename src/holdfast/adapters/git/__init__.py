@@ -1,1 +1,1 @@
-"""Git repositories: where one is, and what git's answers mean. Runs nothing itself."""
+"""Git repositories: where one is, and how to read git's output. Runs nothing itself."""

@@ -1,4 +1,7 @@
-"""What git prints, as values. Every format is one that git keeps stable: -z and porcelain v2."""
+"""Turns git's output into values.
+
+Every format is one that git keeps stable: -z and porcelain v2.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ _MOST_LINES = 200
 
 
 class WorkTree(NamedTuple):
-    """What `status` says, with paths as git names them."""
+    """What `git status` says, with paths as git names them."""
 
     branch: str | None
     head: str | None
@@ -50,12 +53,12 @@ class WorkTree(NamedTuple):
 
 
 def text_of(data: bytes) -> str:
-    """Bytes of a name; those that are no UTF-8 survive."""
+    """Decode a name; bytes that are no UTF-8 survive."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def shown(text: str) -> str:
-    """Such a name as text that everybody can read, in one line."""
+    """Return such a name as readable text in one line."""
     text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if text.isprintable():
         return text
@@ -64,7 +67,7 @@ def shown(text: str) -> str:
 
 
 def parse_status(data: bytes) -> WorkTree:
-    """The output of `git status --porcelain=v2 -z --branch --show-stash`."""
+    """Parse the output of `git status --porcelain=v2 -z --branch --show-stash`."""
     head: dict[str, str] = {}
     staged: list[GitFile] = []
     changed: list[GitFile] = []
@@ -118,7 +121,7 @@ def _add(
 
 
 def parse_name_status(data: bytes) -> list[GitFile]:
-    """The output of `--name-status -z`."""
+    """Parse the output of `--name-status -z`."""
     found = []
     items = iter(text_of(data).split("\0"))
     for item in items:
@@ -131,7 +134,7 @@ def parse_name_status(data: bytes) -> list[GitFile]:
 
 
 class RawChange(NamedTuple):
-    """A path that differs between two states, as `--raw` tells it."""
+    """A path that differs between two states, as `--raw` has it."""
 
     path: str
     change: str
@@ -143,7 +146,7 @@ class RawChange(NamedTuple):
 
     @property
     def is_link(self) -> bool:
-        """Whether it is a symbolic link afterwards."""
+        """Return whether it is a symbolic link afterwards."""
         return self.mode == "120000"
 
     @property
@@ -152,8 +155,10 @@ class RawChange(NamedTuple):
 
 
 def parse_raw(data: bytes) -> list[RawChange]:
-    """The output of `--raw -z --no-abbrev --no-renames`. A path in conflict is there once or
-    twice."""
+    """Parse the output of `--raw -z --no-abbrev --no-renames`.
+
+    A path in conflict occurs once or twice.
+    """
     found = []
     items = iter(text_of(data).split("\0"))
     for item in items:
@@ -165,7 +170,7 @@ def parse_raw(data: bytes) -> list[RawChange]:
 
 
 def parse_names(data: bytes) -> list[str]:
-    """Paths that end with NUL each."""
+    """Parse paths that each end with NUL."""
     return [path for path in text_of(data).split("\0") if path]
 
 
@@ -179,7 +184,7 @@ class Counted(NamedTuple):
 
 
 def parse_numstat(data: bytes) -> list[Counted]:
-    """The output of `--numstat -z`."""
+    """Parse the output of `--numstat -z`."""
     found = []
     items = iter(text_of(data).split("\0"))
     for item in items:
@@ -198,7 +203,7 @@ def _number(text: str) -> int | None:
 
 
 def stat_of(files: list[Counted]) -> str:
-    """A summary of all files, a line each."""
+    """Return a summary of all files, one line each."""
     lines = []
     for one in files[:_MOST_LINES]:
         name = one.path if one.old_path is None else f"{one.old_path} => {one.path}"
@@ -213,7 +218,7 @@ def stat_of(files: list[Counted]) -> str:
 
 
 def parse_log(data: bytes) -> list[GitCommitInfo]:
-    """The output of `git log --format=LOG_FORMAT`."""
+    """Parse the output of `git log --format=LOG_FORMAT`."""
     found = []
     for entry in data.split(b"\0\x01"):
         fields = entry.strip(b"\n").decode("utf-8", "replace").split("\0")
@@ -235,7 +240,7 @@ def parse_log(data: bytes) -> list[GitCommitInfo]:
 
 
 def _names(text: str) -> list[str]:
-    """Refs of a commit; ours are nobody's business."""
+    """Return the refs of a commit, without our own."""
     found = []
     for word in text.split(", "):
         name = word.removeprefix("HEAD -> ").removeprefix("tag: ")
@@ -245,7 +250,7 @@ def _names(text: str) -> list[str]:
 
 
 def parse_branches(data: bytes) -> Iterator[GitBranch]:
-    """The output of `git for-each-ref --format=BRANCH_FORMAT`."""
+    """Parse the output of `git for-each-ref --format=BRANCH_FORMAT`."""
     for line in data.split(b"\0\n"):
         fields = line.strip(b"\n").decode("utf-8", "replace").split("\0")
         if len(fields) < _BRANCH_FIELDS:
@@ -267,5 +272,5 @@ def parse_branches(data: bytes) -> Iterator[GitBranch]:
 
 
 def named_files(text: str) -> list[str]:
-    """The files that an error of git lists, one behind each tab."""
+    """Return the files that an error of git lists, one after each tab."""
     return [line[1:] for line in text.splitlines() if line.startswith("\t")]

@@ -1,5 +1,6 @@
-"""Which changes of a work tree are refused: those of files that write_file would not change, and
-links that lead to such files or out of the roots. Looks at names only."""
+"""Which changes of a work tree are refused: of files that write_file would not change, and of links
+that lead to such files or out of the roots. Looks at names only.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
 
 
 def refused(roots: Roots, repository: Repository, paths: Iterable[str]) -> dict[str, Refused]:
-    """The paths, as git names them, that may not be changed, each with the reason."""
-    # Whoever looks at a read-only root may ask what a change would do.
+    """Return the paths that may not be changed, as git names them, each with the reason."""
+    # In a read-only root a caller may still ask what a change would do.
     admit = roots.admit_change if repository.root.is_writable else roots.admit
     found = {}
     for path in dict.fromkeys(paths):
@@ -29,7 +30,7 @@ def refused(roots: Roots, repository: Repository, paths: Iterable[str]) -> dict[
 
 
 def wrong_link(roots: Roots, repository: Repository, path: str, target: str) -> str | None:
-    """Where a link leads that must not be made, in words; None: it may be made."""
+    """Return in words where a forbidden link leads; None: it may be made."""
     folder = repository.place_of(path).absolute.rpartition("/")[0]
     led = os.path.normpath(os.path.join(folder, target))
     try:
@@ -40,6 +41,6 @@ def wrong_link(roots: Roots, repository: Repository, path: str, target: str) -> 
 
 
 def _is_offered(roots: Roots, located: Located) -> bool:
-    """Of a folder, whether what is in it is offered."""
+    """Return whether a path, and for a folder what is in it, is offered."""
     inside = located._replace(parts=(*located.parts, "_"))
     return all(roots.denials.reason(one) is None for one in (located, inside))

@@ -1,11 +1,11 @@
-"""Which repository a folder belongs to, opened beneath its root. Blocking: use a thread.
+"""Finds the repository of a folder, and opens it beneath its root. Blocking: use a thread.
 
-A repository is reached through descriptors from then on: a folder that is renamed, or swapped for
-a link, leads neither us nor git elsewhere. Where the system has no `/proc`, it is reached by the
-names that were verified, and whoever runs git compares them before and afterwards.
+From then on the repository is reached through descriptors: a folder that is renamed, or swapped for
+a link, leads neither us nor git elsewhere. Without `/proc` it is reached by the verified names, and
+the caller that runs git compares them before and afterwards.
 
-A repository whose data lie elsewhere (a `.git` file, a link, a common folder, borrowed objects)
-is refused if that is below no root, unless the configuration allows it: reading it would tell of
+The data of a repository may lie elsewhere (a `.git` file, a link, a common folder, borrowed
+objects). Below no root that is refused, unless the configuration allows it: reading it would reveal
 files that nobody offered.
 """
 
@@ -50,11 +50,11 @@ class Anchor(NamedTuple):
 
     @property
     def path(self) -> str:
-        """How this folder is reached, whatever has its name by now."""
+        """The path that reaches this folder, whatever has its name by now."""
         return f"/proc/{os.getpid()}/fd/{self.descriptor}" if _HAS_PROC else self.name
 
     def is_same(self) -> bool:
-        """Whether the name still means this folder."""
+        """Return whether the name still means this folder."""
         try:
             found = os.stat(self.name, follow_symlinks=False)
         except OSError:
@@ -64,21 +64,21 @@ class Anchor(NamedTuple):
 
 
 class Repository(NamedTuple):
-    """A work tree with its repository, as long as it is open."""
+    """A work tree with its repository, while it is open."""
 
     place: Located
     tree: Anchor
     data: Anchor
     common: Anchor
-    """The data that several work trees share; the same as `data` where there is one."""
+    """The data that several work trees share; the same as `data` if there is only one."""
     store: Anchor
-    """Its objects."""
+    """The folder of its objects."""
     roots: Roots
-    """Beneath which it was opened."""
+    """The root beneath which it was opened."""
     beside: tuple[Anchor, ...] = ()
-    """What else belongs to it: where its links lead, and objects that it borrows."""
+    """More places that belong to it: targets of its links, and objects that it borrows."""
     signature: tuple[object, ...] = ()
-    """Other than before if its configuration may be."""
+    """Changes whenever its configuration may have changed."""
 
     @property
     def work_tree(self) -> str:
@@ -101,7 +101,7 @@ class Repository(NamedTuple):
         return self.place.root
 
     def inside(self, located: Located) -> str:
-        """A path below it, as git names it."""
+        """Return a path below it as git names it."""
         depth = len(self.place.parts)
         is_below = located.root == self.place.root and located.parts[:depth] == self.place.parts
         if not is_below:
@@ -112,12 +112,12 @@ class Repository(NamedTuple):
         return "/".join(located.parts[depth:])
 
     def place_of(self, path: str) -> Located:
-        """Where a path that git names is."""
+        """Return the place of a path that git names."""
         parts = tuple(part for part in path.split("/") if part not in ("", "."))
         return Located(self.place.root, (*self.place.parts, *parts))
 
     def check_same(self) -> None:
-        """Raises Refused if one of its folders was moved or replaced."""
+        """Raise Refused if one of its folders was moved or replaced."""
         if not all(anchor.is_same() for anchor in self.anchors):
             raise Refused(
                 "a folder of this repository was replaced while git was at work",
@@ -133,8 +133,9 @@ def find(
     allow_outside: bool = False,
     may_be_missing: bool = False,
 ) -> Repository:
-    """The repository that a folder of a root is in, open until the stack is closed; raises NotFound
-    if there is none."""
+    """Return the repository of a folder, open until the stack is closed; raises NotFound if there
+    is none.
+    """
     opening = _Opening(roots, stack, allow_outside)
     with roots.explained(start):
         top = opening.root(start.root)
@@ -172,7 +173,7 @@ class _Opening:
         return self._tops[root.path]
 
     def below(self, top: int, place: Located, *, may_be_missing: bool) -> int | None:
-        """The descriptor of a folder; None: there is no folder, but there may be one above."""
+        """Return the descriptor of a folder; None: there is none, but there may be one above."""
         try:
             return self._keep(self._open(top, place.parts, FOLDER))
         except OSError as error:
@@ -234,7 +235,7 @@ class _Opening:
         return self._elsewhere(os.path.realpath(link), f"{link} is a link")
 
     def _links(self, folder: Anchor) -> list[Anchor]:
-        """Where links lead that are in the data of a repository."""
+        """Return the targets of links in the data of a repository."""
         found = []
         for inner in _LINKED:
             for name in self._links_in(folder, inner):
@@ -262,7 +263,7 @@ class _Opening:
             os.close(opened)
 
     def _alternates(self, store: Anchor, depth: int) -> list[Anchor]:
-        """Objects that are borrowed from other repositories."""
+        """Return the object folders that are borrowed from other repositories."""
         text = self._text(store, "info/alternates") or ""
         found: list[Anchor] = []
         for line in text.splitlines()[:_MOST_ALTERNATES]:
@@ -279,7 +280,7 @@ class _Opening:
         return found
 
     def _within(self, folder: Anchor, name: str) -> Anchor:
-        """A folder in a folder."""
+        """Open a folder in a folder."""
         try:
             opened = self._open(folder.descriptor, (name,), FOLDER)
         except OSError as error:
@@ -290,14 +291,14 @@ class _Opening:
         return Anchor(self._keep(opened), f"{folder.name}/{name}")
 
     def _elsewhere(self, name: str, why: str) -> Anchor:
-        """The folder that a pointer or a link leads to, by its real name."""
+        """Open the folder that a pointer or a link leads to, by its real name."""
         found = self.anything(name, why, FOLDER)
         if found is None:
             raise NotFound(f"{name} is no git repository: it is not there")
         return found
 
     def anything(self, name: str, why: str, flags: int = _ANYTHING) -> Anchor | None:
-        """The same, of a file, too; None: there is nothing."""
+        """Open a folder or file by its real name; None: there is nothing."""
         within = [root for root in self._roots.roots if _is_below(name, root.path)]
         try:
             if within:
@@ -315,8 +316,10 @@ class _Opening:
             raise Refused(f"this repository is refused: {why}: {error.strerror}") from None
 
     def _refuse_denied(self, located: Located, why: str) -> None:
-        """Git would quote a file that it does not understand. What belongs to a repository may be
-        reached from another one."""
+        """Refuse a denied place, because git quotes files that it does not understand.
+
+        Data of one repository may be reached from another.
+        """
         if any(part.casefold() in REPOSITORIES for part in located.parts):
             return
         reason = self._roots.denials.reason(located)
@@ -324,7 +327,7 @@ class _Opening:
             raise Refused(f"this repository is refused: {why}, which is denied: {reason}")
 
     def _text(self, folder: Anchor, name: str) -> str | None:
-        """What is in a file; None: there is no file."""
+        """Return the text of a file; None: there is no file."""
         try:
             opened = self._open(folder.descriptor, tuple(name.split("/")), FILE)
         except FileNotFoundError:
@@ -369,14 +372,13 @@ def _is_there(folder: Anchor, name: str) -> bool:
 
 
 def check_file(repository: Repository, path: str, why: str, *, allow_outside: bool) -> None:
-    """Raises Refused for a file that git reads, if it is below no root or denied."""
+    """Raise Refused for a file that git reads, if it is below no root or denied."""
     with ExitStack() as stack:
         _Opening(repository.roots, stack, allow_outside).anything(os.path.realpath(path), why)
 
 
 def as_it_is(repository: Repository) -> Repository:
-    """The same repository with its present signature: its configuration may have been changed
-    since it was found."""
+    """Return the repository with its present signature: its configuration may have changed."""
     files = f"{repository.common_dir}/config", f"{repository.git_dir}/config.worktree"
     signature = (repository.data.name, *map(_signature, files))
     return repository._replace(signature=signature)
@@ -391,12 +393,12 @@ def _signature(path: str) -> tuple[int, ...] | None:
 
 
 def is_ours(repository: Repository) -> bool:
-    """Whether nobody else could have written its configuration."""
+    """Return whether nobody else could have written its configuration."""
     return os.fstat(repository.data.descriptor).st_uid in {os.geteuid(), 0}
 
 
 def under_way_in(repository: Repository) -> str | None:
-    """What was begun and is not finished."""
+    """Return which operation was begun and is not finished."""
     for name, what in UNDER_WAY:
         if _is_there(repository.data, name):
             return what

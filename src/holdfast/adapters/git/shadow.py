@@ -1,8 +1,8 @@
-"""The folder from which git sees a work tree byte for byte. Blocking: use a thread.
+"""The folder through which git sees a work tree byte for byte. Blocking: use a thread.
 
-A checkpoint must give back exactly what was there, and must run nothing: so git is shown a
-repository of ours with its own index and configuration, in which no attribute changes a file on
-its way; objects go to the real repository's store.
+A checkpoint must restore exactly what was there, and must run nothing. So git gets a repository of
+ours with its own index and configuration, in which no attribute changes a file. Objects go to the
+store of the real repository.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ _CONFIG = """[core]
 
 
 class Shadow(NamedTuple):
-    """Where it is, and the environment that leads git there."""
+    """The folder, and the environment that leads git there."""
 
     folder: str
     env: dict[str, str]
 
 
 def prepare(repository: Repository, state: str, objects: str, *, may_seed: bool) -> Shadow:
-    """Make the folder, or bring it up to date. `may_seed`: no attribute changes any file, so
-    that the real index is a true beginning."""
+    """Make the folder, or bring it up to date.
+
+    `may_seed` says that no attribute changes any file, so the real index is a good start.
+    """
     key = f"{repository.data.name}\0{repository.tree.name}".encode("utf-8", "surrogateescape")
     folder = os.path.join(state, "git", blake2b(key, digest_size=12).hexdigest())
     os.makedirs(f"{folder}/refs", mode=0o700, exist_ok=True)
@@ -70,8 +72,10 @@ def prepare(repository: Repository, state: str, objects: str, *, may_seed: bool)
 
 
 def copy_index(repository: Repository, path: str) -> None:
-    """With its time: of a file that changed in the second in which the index was written, git
-    knows only by that time that it has to look inside."""
+    """Copy the index with its time.
+
+    Only that time tells git to look into a file that changed in the same second.
+    """
     with open(f"{repository.git_dir}/index", "rb") as index, open(path, "wb") as copy:
         shutil.copyfileobj(index, copy)
         copy.flush()
@@ -80,17 +84,17 @@ def copy_index(repository: Repository, path: str) -> None:
 
 
 def has_attributes(repository: Repository) -> bool:
-    """Whether attributes are kept beside the work tree."""
+    """Return whether there are attributes beside the work tree."""
     return os.path.exists(f"{repository.common_dir}/info/attributes")
 
 
 def forget_index(shadow: Shadow) -> None:
-    """Begin anew: every file is looked at."""
+    """Remove the index, so that git looks at every file."""
     free(f"{shadow.folder}/index")
 
 
 class Candidates(NamedTuple):
-    """Files that a checkpoint would take, less those it must not."""
+    """The files that a checkpoint must leave out."""
 
     left_out: list[str]
     """Denied, in other repositories, or too large."""
@@ -110,7 +114,7 @@ def sift(repository: Repository, denials: Denials, paths: Iterable[str]) -> Cand
 
 
 def leave_out(shadow: Shadow, paths: Iterable[str]) -> None:
-    """Untracked files that are not taken, as patterns that mean exactly them."""
+    """Exclude untracked files by patterns that match exactly them."""
     lines = "".join(f"/{_escaped(path)}\n" for path in paths if "\n" not in path)
     path = f"{shadow.folder}/info/exclude"
     with open(path, "a", encoding="utf-8", errors="surrogateescape") as file:
@@ -118,8 +122,9 @@ def leave_out(shadow: Shadow, paths: Iterable[str]) -> None:
 
 
 def in_the_way(work_tree: str, paths: Iterable[str]) -> list[str]:
-    """Of files that are to be made, what is where they are to be: they themselves, or a file
-    in place of a folder of theirs."""
+    """Return what stands where files are to be made: the files themselves, or a file in place of
+    one of their folders.
+    """
     found: dict[str, None] = {}
     for path in paths:
         while path and not os.path.lexists(f"{work_tree}/{path}"):
@@ -132,7 +137,7 @@ def in_the_way(work_tree: str, paths: Iterable[str]) -> list[str]:
 
 
 def modes_of(work_tree: str, paths: Iterable[str]) -> dict[str, int]:
-    """Who may do what with files that are about to be replaced."""
+    """Return the modes of files that are about to be replaced."""
     found: dict[str, int] = {}
     for path in paths:
         try:
@@ -145,7 +150,9 @@ def modes_of(work_tree: str, paths: Iterable[str]) -> dict[str, int]:
 
 
 def keep_modes(repository: Repository, opener: Opener, modes: Mapping[str, int]) -> None:
-    """Git knows only whether a file can be run: a private file stays private."""
+    """Restore the modes: git only knows whether a file is executable, but a private file must stay
+    private.
+    """
     for path, old in modes.items():
         try:
             descriptor = opener(repository.tree.descriptor, path.split("/"), FILE)
@@ -157,20 +164,22 @@ def keep_modes(repository: Repository, opener: Opener, modes: Mapping[str, int])
                 readers = (old & 0o444) >> 2
                 os.fchmod(descriptor, (old & 0o666) | (new & 0o111 & readers))
         except OSError:
-            continue  # it is another's
+            continue  # it belongs to another user
         finally:
             os.close(descriptor)
 
 
 def write_message(shadow: Shadow, text: str) -> str:
-    """Where a message stands that is too long for a command line."""
+    """Write a message that is too long for a command line, and return its path."""
     path = f"{shadow.folder}/message"
     _write(path, text)
     return path
 
 
 def write_paths(shadow: Shadow, paths: Iterable[str]) -> str:
-    """Where paths stand that are too many for a command line; each ends with NUL."""
+    """Write paths that are too many for a command line, each ending with NUL, and return the file's
+    path.
+    """
     path = f"{shadow.folder}/paths"
     _write(path, "".join(f"{one}\0" for one in paths))
     return path

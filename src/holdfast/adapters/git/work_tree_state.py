@@ -1,9 +1,9 @@
-"""Whether a work tree is as it was: looked at by the times of its files, as git itself does.
+"""Tells whether a work tree changed, by the times of its files, as git itself does.
 
-An answer of `git status` holds as long as nothing that it depends on has another time, size or
-number: the files that git tracks, the folders that it looks into, what is ignored, HEAD, index
-and the refs in play. What was changed too recently to tell is not relied on, and what is too
-large, or has repositories inside, is not even tried. Blocking: use a thread.
+An answer of `git status` holds as long as everything that it depends on has the same time, size and
+inode: tracked files, folders that git looks into, ignore files, HEAD, index and the refs in play. A
+very recent change cannot be told apart, so it is not relied on. A work tree that is too large or
+has repositories inside is not tried. Blocking: use a thread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.adapters.git.repository import Repository
 
 MOST_ENTRIES = 2000
 RACY_NANOSECONDS = 2_000_000_000
-"""File systems tell times so coarsely; two changes within may look like one."""
+"""File systems have such coarse times; two changes within this time may look like one."""
 _GITLINK = "160000"
 _facts: Callable[[os.stat_result], tuple[int, ...]] = attrgetter(
     "st_ino", "st_dev", "st_mode", "st_size", "st_mtime_ns", "st_ctime_ns"
@@ -25,34 +25,34 @@ _facts: Callable[[os.stat_result], tuple[int, ...]] = attrgetter(
 _RULES = (".gitignore", ".gitattributes")
 
 Mark = tuple[int, ...] | None
-"""What identifies the state of a file; None: it is not there."""
+"""The facts that identify the state of a file; None: it is not there."""
 
 
 class Scope(NamedTuple):
     """What has to be looked at."""
 
     key: tuple[Mark, ...]
-    """What it was learned for: the index, HEAD and the configuration."""
+    """The state of index, HEAD and configuration for which it was learned."""
     folders: list[str]
-    """With all that git looks into, from the top of the work tree."""
+    """The folders that git looks into, from the top of the work tree."""
     rules: list[str]
     """Files that say what is ignored."""
     files: list[str]
-    """That git tracks."""
+    """Files that git tracks."""
     marks: list[Mark]
-    """Of folders and rules, when it was learned."""
+    """The marks of folders and rules when it was learned."""
 
 
 class ScopeState(NamedTuple):
     """The state of a scope at one time."""
 
     marks: list[Mark]
-    """Of folders and rules."""
+    """The marks of folders and rules."""
     files: list[Mark]
 
 
 def marks_of(folder: int, paths: Iterable[str]) -> list[Mark]:
-    """Of paths below a folder that is open."""
+    """Return the marks of paths below an open folder."""
     found: list[Mark] = []
     for path in paths:
         try:
@@ -70,8 +70,10 @@ def _mark(path: str) -> Mark:
 
 
 def key_of(repository: Repository, more: Iterable[str] = ()) -> tuple[Mark, ...]:
-    """Index, HEAD and configuration; `more` are files of the user's that count as well. Of a
-    link what it leads to counts: that is what git reads."""
+    """Return the marks of index, HEAD and configuration, and of the user's files in `more`.
+
+    Of a link its target counts, because that is what git reads.
+    """
     common, own = repository.common_dir, repository.git_dir
     names = (
         f"{own}/index", f"{own}/HEAD", f"{common}/shallow", f"{common}/packed-refs",
@@ -84,9 +86,9 @@ def key_of(repository: Repository, more: Iterable[str] = ()) -> tuple[Mark, ...]
 
 
 def refs_of(branch: str | None, upstream: str | None) -> list[str]:
-    """Files of the refs that a status depends on, below the common data."""
+    """Return the files of the refs that a status depends on, below the common data."""
     found = [f"refs/heads/{branch}"] if branch else []
-    # All that a short name can stand for.
+    # Everything that a short name can stand for.
     found += [f"refs/{kind}{upstream}" for kind in ("", "tags/", "heads/", "remotes/") if upstream]
     found += [f"refs/remotes/{upstream}/HEAD"] if upstream else []
     return found
@@ -95,8 +97,10 @@ def refs_of(branch: str | None, upstream: str | None) -> list[str]:
 def learn(
     repository: Repository, key: tuple[Mark, ...], staged: str, listed: str, began: int
 ) -> Scope | None:
-    """From `ls-files --stage -z` and `status --ignored=matching -z`; None: this work tree is too
-    large, not simple enough, or was changed too recently."""
+    """Learn the scope from `ls-files --stage -z` and `status --ignored=matching -z`.
+
+    None: this work tree is too large, not simple enough, or changed too recently.
+    """
     files = []
     for entry in staged.split("\0"):
         head, tab, path = entry.partition("\t")
@@ -119,7 +123,7 @@ def learn(
 def _walk(
     repository: Repository, ignored: set[str], most: int
 ) -> tuple[list[str], list[str], list[Mark]] | None:
-    """Folders and files of rules, each with its mark from before it was looked into."""
+    """Return folders and rule files, each with its mark from before it was read."""
     top = repository.tree.descriptor
     folders: list[str] = []
     rules: list[str] = []
@@ -153,5 +157,5 @@ def look(repository: Repository, scope: Scope) -> ScopeState:
 
 
 def newest_in(marks: Iterable[Mark]) -> int:
-    """The latest change of any of them, in nanoseconds."""
+    """Return the time of the latest change of any of them, in nanoseconds."""
     return max((max(one[4], one[5]) for one in marks if one is not None), default=0)

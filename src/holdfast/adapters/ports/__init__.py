@@ -1,0 +1,1 @@
+"""Ports: which are leased, and which process listens on one."""

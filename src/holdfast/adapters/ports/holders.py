@@ -1,5 +1,7 @@
-"""Who listens on which port: process, command, and the Holdfast it belongs to. Slow: for a
-thread. Only what this user may see is told."""
+"""Who listens on which port: process, command, and the Holdfast it belongs to.
+
+Slow: use a thread. Shows only what this user may see.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ _PARTS = {
     "from holdfast.supervisor_start ": "supervisor",
     "holdfast/keeper/__main__.py": "keeper",
 }
-"""By what the processes of a Holdfast are known."""
+"""Words in the command line by which processes of a Holdfast are recognised."""
 
 
 class ListeningPort(NamedTuple):
-    """A port that somebody listens on; pid None: another user's process."""
+    """A port on which a process listens; without pid it is another user's process."""
 
     port: int
     addresses: tuple[str, ...]
@@ -32,7 +34,7 @@ class ListeningPort(NamedTuple):
 
 
 def listening(port: int | None = None) -> list[ListeningPort]:
-    """Everybody who listens, or those on one port, by port."""
+    """Return all listening ports, or those of one port, sorted."""
     found: dict[tuple[int, int | None], list[str]] = {}
     for number, address, pid in sockets():
         if port is None or number == port:
@@ -42,7 +44,7 @@ def listening(port: int | None = None) -> list[ListeningPort]:
 
 
 def described(port: int) -> str:
-    """Who listens on a port, in words."""
+    """Return in words who listens on a port."""
     for one in listening(port):
         if one.pid is not None:
             whose = f", {one.service} of {one.project}" if one.service and one.project else ""
@@ -51,7 +53,7 @@ def described(port: int) -> str:
 
 
 def sockets() -> Iterator[tuple[int, str, int | None]]:
-    """Port, address and pid of everybody who listens; None: another user's process."""
+    """Yield port, address and pid of everything that listens; None: another user's process."""
     import psutil
 
     try:
@@ -87,7 +89,7 @@ def _described(port: int, pid: int | None, addresses: list[str]) -> ListeningPor
 
 
 def command_of(pid: int) -> str:
-    """What it was started with, without secrets; nothing if that is hidden."""
+    """Return the command of a process, without secrets; empty if it is hidden."""
     import psutil
 
     try:
@@ -102,7 +104,7 @@ def command_of(pid: int) -> str:
 
 
 def _part_of_holdfast(words: list[str]) -> str | None:
-    """Which process of a Holdfast this is: its command line would tell people nothing."""
+    """Return which process of a Holdfast this is: its command line would tell people nothing."""
     if words[1:3] != ["-I", "-S"]:
         return None
     program = " ".join(words[3:5])
@@ -119,8 +121,9 @@ def _environ(pid: int) -> dict[str, str]:
 
 
 def _project(mark: str) -> str | None:
-    """Where the Holdfast lives that marked a process; one with a state folder of its own choice
-    is not found."""
+    """Return the project of the Holdfast that marked a process; one with a state folder elsewhere
+    is not found.
+    """
     folder = states_root(os.environ)
     try:
         names = os.listdir(folder)
@@ -128,7 +131,7 @@ def _project(mark: str) -> str | None:
         return None
     for name in names:
         state = os.path.realpath(os.path.join(folder, name))
-        # The mark is the whole of what `digest` shows the first digits of.
+        # The mark is the whole digest, of which `digest` shows the first digits.
         if mark.startswith(digest(state)):
             return project_of(state) or None
     return None

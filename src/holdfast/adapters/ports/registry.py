@@ -1,6 +1,6 @@
-"""The ports that the Holdfasts of one user have leased: one file in the user's state folder.
+"""The ports that all Holdfasts of one user have leased: one file in the user's state folder.
 
-Locked while it is read and written, so that no port is given twice. Blocks: for a thread.
+Locked while it is read and written, so that no port is leased twice. Blocking: use a thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from holdfast.vocabulary.readers import reader
 
 _decode = reader(list[Lease])
 LOCK_SECONDS = 5.0
-"""How long another Holdfast may hold the list: it does for milliseconds, unless it is stopped."""
+"""How long to wait for another Holdfast: it holds the lock for milliseconds, unless it is stopped.
+"""
 _AGAIN_SECONDS = 0.02
 _log = logger("ports")
 
@@ -41,7 +42,9 @@ class PortRegistry:
         self._is_held_up = False
 
     def lease(self, service: str, ports: dict[str, int], span: tuple[int, int]) -> dict[str, int]:
-        """The ports of a service, the same as before if they are free; raises `PortUnavailable`."""
+        """Return the ports of a service, the same as before if they are free; raises
+        `PortUnavailable`.
+        """
         asked = LeaseRequest(self._holder(service), self._project, ports, span, time.time())
         with self._locked():
             found, leases = port_leases.assign(self._load(), asked, is_free, lock_is_held)
@@ -53,21 +56,21 @@ class PortRegistry:
         return found
 
     def rest(self, service: str) -> None:
-        """Its run is over; the ports stay reserved."""
+        """Note that its run is over; the ports stay reserved."""
         self._change(lambda leases: port_leases.rested(leases, self._holder(service)))
 
     def forget(self, service: str) -> None:
         self._change(lambda leases: port_leases.without(leases, self._holder(service)))
 
     def all(self) -> list[Lease]:
-        """Every lease, those of Holdfasts that are gone excepted."""
+        """Return every lease, except those of Holdfasts that are gone."""
         try:
             return self._load()
         except OSError as error:
             raise Failed(f"the list of leases cannot be read: {error}") from error
 
     def is_own(self, lease: Lease) -> bool:
-        """Whether it is one of this Holdfast."""
+        """Return whether it is a lease of this Holdfast."""
         return lease.state == self._state
 
     def _change(self, change: Callable[[list[Lease]], list[Lease]]) -> None:
@@ -86,7 +89,7 @@ class PortRegistry:
         path = os.path.join(self._folder, "ports.lock")
         lock = open_plain(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         try:
-            # Who waited in vain does not wait again: many services may be about to start.
+            # After one timeout nobody waits again: many services may be about to start.
             patience, self._is_held_up = 0.0 if self._is_held_up else LOCK_SECONDS, True
             _wait_for(lock, path, patience)
             self._is_held_up = False
@@ -100,10 +103,11 @@ class PortRegistry:
         except FileNotFoundError:
             return []
         except (NotPlain, msgspec.MsgspecError) as error:
-            # What is leased is checked by binding, too: begin anew rather than start nothing.
+            # A lease is also checked by binding, so losing the list is better than starting
+            # nothing.
             _log.error("%s cannot be read, leases begin anew: %s", self._path, error)
             return []
-        # A state folder that was removed takes its leases with it.
+        # The leases of a removed state folder are void.
         return [lease for lease in leases if os.path.isdir(lease.state)]
 
     def _save(self, leases: list[Lease]) -> None:
@@ -111,7 +115,7 @@ class PortRegistry:
 
 
 def _wait_for(lock: int, path: str, seconds: float) -> None:
-    """The kernel knows no end to waiting for a lock."""
+    """Wait for the lock, but not for ever as the kernel would."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -124,7 +128,7 @@ def _wait_for(lock: int, path: str, seconds: float) -> None:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens there, at any address of this machine."""
+    """Return whether nobody listens there, at any address of this machine."""
     families = [(socket.AF_INET, "0.0.0.0"), (socket.AF_INET, "127.0.0.1")]
     if socket.has_ipv6:
         families += [(socket.AF_INET6, "::"), (socket.AF_INET6, "::1")]
@@ -139,6 +143,6 @@ def _binds(family: socket.AddressFamily, host: str, port: int) -> bool:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             sock.bind((host, port))
     except OSError as error:
-        # Other failures (no such address family, a port for root only) tell nothing of it.
+        # Other errors (no such address family, a port only for root) say nothing about that.
         return error.errno != errno.EADDRINUSE
     return True

@@ -1,4 +1,7 @@
-"""Ways to find out how a service is, one file an outside thing. Each answers a Finding."""
+"""Ways to check the health of a service, one file for each outside thing.
+
+Each returns a Finding.
+"""
 
 from __future__ import annotations
 

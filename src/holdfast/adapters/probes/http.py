@@ -1,7 +1,7 @@
-"""Whether an address answers as expected: status, and optionally what is in the body.
+"""Checks whether an address answers as expected: status, and optionally the body.
 
-One request, one connection; the deadline is for everything together. At most 256 KiB of a body
-are looked at. Credentials in an address and headers are sent and never told.
+One request, one connection; one deadline for everything. At most 256 KiB of a body are read.
+Credentials in an address and headers are sent but never shown.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ MOST_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 Search = Callable[[str, bytes], Awaitable[bool]]
-"""Tells whether an expression is found in bytes."""
+"""Tells whether an expression occurs in bytes."""
 
 
 async def check(target: HttpTarget, timeout: float, search: Search) -> Finding:
-    """Ask once; redirects are followed only where the target says so."""
+    """Ask once; redirects are followed only if the target says so."""
     url, headers = target.url, {**_credentials(target.url), **target.headers}
     for _ in range(MOST_REDIRECTS + 1):
         try:
@@ -45,7 +45,7 @@ async def check(target: HttpTarget, timeout: float, search: Search) -> Finding:
             return await _judge(target, answer, search)
         there = urljoin(url, location)
         if _origin(there) != _origin(url):
-            headers = {}  # they were meant for the other one
+            headers = {}  # they were meant for the other host
         url = there
     return Finding(False, f"redirected more than {MOST_REDIRECTS} times")
 
@@ -77,7 +77,7 @@ def _origin(url: str) -> tuple[str, str]:
 
 
 def shown(url: str) -> str:
-    """An address as it may be told: no user, no password, no query."""
+    """Return an address that may be shown: no user, no password, no query."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 

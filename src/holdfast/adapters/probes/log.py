@@ -1,7 +1,7 @@
-"""Whether a service printed a line that matches: in a run, or since the last look.
+"""Checks whether a service printed a matching line: in a run, or since the last look.
 
-Reads the log where it lies; matching is done in the matcher's process. Blocking parts run in
-the thread that the caller gives.
+Reads the log files; the matcher's process does the matching. Blocking parts run in the thread that
+the caller gives.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ InThread = Callable[..., Awaitable[Any]]
 
 
 class RunSearch:
-    """A line anywhere in a run, from its beginning, as it grows."""
+    """Looks for a line anywhere in a run, from its beginning, as the log grows."""
 
     def __init__(
         self, directory: str, service: str, run: int, matcher: SharedMatcher, in_thread: InThread
@@ -37,10 +37,10 @@ class RunSearch:
         self._batch: list[Line] = []
 
     async def look(self, pattern: str) -> str | None:
-        """The first line that matches in what was added since the last look.
+        """Return the first matching line in what was added since the last look.
 
-        Raises UsageError for lines that it cannot look at in time; they are passed over. If the
-        matcher fails, the same lines are looked at again.
+        Raises UsageError for lines that take too long; they are skipped. If the matcher fails, the
+        same lines are looked at again.
         """
         if self._lines is None:
             self._lines = await self._in_thread(RunLines, *self._place)
@@ -58,11 +58,11 @@ class RunSearch:
                 return shown(batch[found].text)
 
     def unfinished(self) -> list[Line]:
-        """Lines of what was looked at whose end has not come yet."""
+        """Return the lines without their end that were read so far."""
         return [] if self._lines is None else self._lines.unfinished()
 
     async def look_at_unfinished(self, pattern: str) -> str | None:
-        """The first of them that matches already."""
+        """Return the first of the unfinished lines that matches already."""
         lines = self.unfinished()
         found = await self._matcher.first(pattern, [line.data for line in lines])
         return None if found is None else shown(lines[found].text)
@@ -74,7 +74,7 @@ class RunSearch:
 
 
 class RecentSearch:
-    """A line among those that were finished since the last look."""
+    """Looks for a line among those that were finished since the last look."""
 
     def __init__(
         self, directory: str, service: str, matcher: SharedMatcher, in_thread: InThread
@@ -85,11 +85,11 @@ class RecentSearch:
         self._follower: LineFollower | None = None
 
     async def begin(self) -> None:
-        """Look at nothing that was printed before now."""
+        """Skip everything that was printed before now."""
         self._start_at(await self._in_thread(self._reader.end))
 
     async def look(self, pattern: str) -> str | None:
-        """A line that matches; of a backlog, only the newest part is looked at."""
+        """Return a matching line; of a backlog, only the newest part is looked at."""
         if self._follower is None:
             await self.begin()
         end: Cursor = await self._in_thread(self._reader.end)
@@ -111,7 +111,7 @@ class RecentSearch:
 
 
 def shown(text: str) -> str:
-    """A line as it may stand in an event: short, and of one piece."""
+    """Return a line as an event may show it: short, and in one piece."""
     plain = "".join(letter if letter.isprintable() else " " for letter in text[:1000]).strip()
     return plain if len(plain) <= SHOWN_CHARACTERS else plain[: SHOWN_CHARACTERS - 1] + "…"
 

@@ -1,7 +1,7 @@
-"""What services say of themselves: the protocol of sd_notify, and s6's newline on a descriptor.
+"""What services say about themselves: the protocol of sd_notify, and s6's newline on a descriptor.
 
-Makes and reads the sockets and pipes; who may speak on them is the caller's to decide. A
-message is bounded in size and in what is taken of it. Descriptors that come along are closed.
+Makes and reads the sockets and pipes; the caller decides who may speak on them. A message is
+bounded in size, and so is what is taken from it. Received descriptors are closed.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Sender(msgspec.Struct, frozen=True):
-    """Who sent a message, as the kernel says; None where it does not."""
+    """The sender of a message, as the kernel says."""
 
     pid: int
     uid: int
 
 
 def parse(data: bytes) -> Message:
-    """Understand what is known; the rest is for others."""
+    """Parse the known fields of a message, and ignore the rest."""
     said: dict[str, object] = {}
     metrics: list[tuple[str, float]] = []
     for line in data.decode("utf-8", "replace").split("\n"):
@@ -99,8 +99,11 @@ def _metric(name: str, text: str) -> tuple[str, float] | None:
 
 
 def secret_of(state: str) -> str:
-    """A secret part of the addresses, the same as long as the state folder lives: a service
-    that outlived everything finds its socket again."""
+    """Return the secret part of the addresses.
+
+    It stays the same as long as the state folder exists, so that a surviving service finds its
+    socket again.
+    """
     path = os.path.join(state, _NAME_FILE)
     try:
         with open(path, encoding="ascii") as file:
@@ -116,16 +119,18 @@ def secret_of(state: str) -> str:
 
 
 def address(secret: str, service: str) -> str:
-    """Where the service's socket is, as NOTIFY_SOCKET says it. Services of other users reach
-    it, too: the name is a secret, and senders are looked at."""
+    """Return the address for NOTIFY_SOCKET.
+
+    Services of other users can reach it, so the name is a secret, and senders are checked.
+    """
     if _IS_LINUX:
         return f"@holdfast/{secret}/{service}"
-    # The system has no names beside the file system, and short ones only in it.
+    # This system has no abstract names, and only short paths.
     return f"/tmp/holdfast-notify-{os.getuid()}/{secret}-{zlib.crc32(service.encode()):08x}"
 
 
 def make_socket(where: str) -> socket.socket:
-    """A bound socket; raises OSError."""
+    """Return a bound socket; raises OSError."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         if where.startswith("@"):
@@ -140,7 +145,7 @@ def make_socket(where: str) -> socket.socket:
 
 
 def _bind_path(sock: socket.socket, where: str) -> None:
-    """In a folder that others may pass through, but not list."""
+    """Bind in a folder that others may enter, but not list."""
     folder = os.path.dirname(where)
     os.makedirs(folder, exist_ok=True)
     if os.lstat(folder).st_uid != os.getuid():
@@ -153,14 +158,14 @@ def _bind_path(sock: socket.socket, where: str) -> None:
 
 
 def prepare(sock: socket.socket) -> None:
-    """What a socket needs whoever made it."""
+    """Set the options that the socket needs, whoever made it."""
     sock.setblocking(False)
     if _IS_LINUX:
         sock.setsockopt(socket.SOL_SOCKET, _SO_PASSCRED, 1)
 
 
 def receive(sock: socket.socket) -> list[tuple[bytes, Sender | None]]:
-    """The messages that wait, some at most; raises OSError when the socket is of no use."""
+    """Return some of the waiting messages; raises OSError if the socket is unusable."""
     found: list[tuple[bytes, Sender | None]] = []
     room = socket.CMSG_SPACE(12) + socket.CMSG_SPACE(_DESCRIPTORS * array.array("i").itemsize)
     while len(found) < MESSAGES_AT_ONCE:
@@ -174,7 +179,7 @@ def receive(sock: socket.socket) -> list[tuple[bytes, Sender | None]]:
                 pid, uid, _ = struct.unpack("3i", content[:12])
                 sender = Sender(pid, uid)
             elif (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                # Also what BARRIER=1 waits for.
+                # Closing it is also what BARRIER=1 waits for.
                 _close_all(content)
         if not flags & socket.MSG_TRUNC:
             found.append((data, sender))
@@ -189,7 +194,7 @@ def _close_all(content: bytes) -> None:
 
 
 def heard_newline(fd: int) -> bool | None:
-    """Whether a newline came through the pipe; None: nobody can write one any more."""
+    """Return whether a newline came through the pipe; None: nobody can write one any more."""
     while True:
         try:
             data = os.read(fd, 4096)

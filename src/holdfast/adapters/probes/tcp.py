@@ -1,4 +1,4 @@
-"""Whether a port takes a connection, and the connections of other probes."""
+"""Checks whether a port accepts connections, and opens connections for other probes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Streams(NamedTuple):
     writer: asyncio.StreamWriter
 
     def close(self) -> None:
-        """Without a farewell: nothing that matters is under way."""
+        """Close without a farewell: nothing important is under way."""
         self.writer.transport.abort()
 
 
 async def check(target: TcpTarget) -> Finding:
-    """Connect and hang up: without streams, which would take five times as long."""
+    """Connect and hang up. Streams would take five times as long."""
     errors: list[OSError] = []
     for family, address in await _addresses(target.host, target.port):
         try:
@@ -44,7 +44,7 @@ async def check(target: TcpTarget) -> Finding:
 
 
 async def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
-    """What to try, in order; raises OSError for a name that is not known."""
+    """Return the addresses to try, in order; raises OSError for an unknown name."""
     if host.lower() == "localhost":
         return [(socket.AF_INET, (_LOOPBACK[0], port)), (socket.AF_INET6, (_LOOPBACK[1], port))]
     if _IPV4.fullmatch(host):
@@ -55,7 +55,7 @@ async def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
 
 
 async def connect(host: str, port: int, tls: ssl.SSLContext | None = None) -> Streams:
-    """A connection; raises OSError."""
+    """Open a connection; raises OSError."""
     # The name of this machine needs no resolver, which would cost a thread.
     addresses = _LOOPBACK if host.lower() == "localhost" else (host,)
     name = host if tls is not None else None
@@ -73,7 +73,7 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None = None) -> St
 
 
 def describe(error: OSError, host: str, port: int) -> str:
-    """Why there is no connection, in few words."""
+    """Return in a few words why there is no connection."""
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if isinstance(error, ssl.SSLError):
         why = getattr(error, "verify_message", None) or error.reason or "TLS failed"

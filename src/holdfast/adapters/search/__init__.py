@@ -1,1 +1,1 @@
-"""Ripgrep: where it is, what it says, and where in a log that is. Runs nothing itself."""
+"""Ripgrep: where it is, what it prints, and which files of a log it reads. Runs nothing itself."""

@@ -1,7 +1,7 @@
-"""What `rg --json` says, event by event, in bounded memory.
+"""Reads the output of `rg --json`, event by event, in bounded memory.
 
-A line of a file may be of any length, and so may be the event that tells it. Of an event that is
-too long only its beginning is kept, and the part that says where in the line the match is.
+A line of a file may have any length, and so may its event. Of an event that is too long, only the
+beginning is kept, and the part that says where the match is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LONGEST_EVENT = 256 * 1024
 _HEAD_BYTES = 64 * 1024
 _FACTS_BYTES = 8 * 1024
 _MARK = b',"line_number":'
-"""Quotes inside a text are escaped: this stands nowhere but behind the line's text."""
+"""Quotes in a text are escaped, so this occurs only after the text of the line."""
 _FACTS = re.compile(
     rb',"line_number":(?P<line>\d+|null),"absolute_offset":(?P<offset>\d+),"submatches":\['
     rb'(?:\{"match":\{"(?P<kind>text|bytes)":"(?P<match>(?:[^"\\]|\\.)*)"\},"start":(?P<start>\d+))?',
@@ -56,7 +56,7 @@ class _Event(msgspec.Struct):
 
 
 class Event(NamedTuple):
-    """`kind`: begin, end, match, context or summary."""
+    """One event; `kind` is begin, end, match, context or summary."""
 
     kind: str
     path: str
@@ -67,9 +67,9 @@ class Event(NamedTuple):
     start: int | None = None
     """Where the first match begins in the line."""
     is_whole: bool = True
-    """Whether `data` is the whole line; else its beginning."""
+    """Whether `data` is the whole line; otherwise it is the beginning."""
     match: bytes = b""
-    """What matched, if the line is not whole."""
+    """The text that matched, if the line is not whole."""
     spans: tuple[tuple[int, int], ...] = ()
     """Where each match begins and ends, if the line is whole."""
 
@@ -78,7 +78,7 @@ _decoder = msgspec.json.Decoder(_Event)
 
 
 class EventReader:
-    """Takes bytes, gives events."""
+    """Takes bytes and yields events."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -176,7 +176,7 @@ def _path_in(head: bytes) -> str | None:
 
 
 def _beginning(data: bytes, kind: bytes) -> bytes:
-    """As much of a text as is there; its end may be cut off."""
+    """Decode as much of a text as is there; its end may be cut off."""
     end = re.match(rb'(?:[^"\\]|\\.)*', data, re.DOTALL)
     data = end[0] if end is not None else b""
     if kind == b"bytes":

@@ -14,7 +14,7 @@ LONGEST_HALF = 64 * 1024
 
 
 class Part(NamedTuple):
-    """One file of a segment, and the bytes of it that are meant."""
+    """One file of a segment, and the range of its bytes to search."""
 
     path: str
     segment: int
@@ -43,8 +43,9 @@ def parts(
     until: float | None,
     stream: Stream | None,
 ) -> list[Part]:
-    """The files that may hold lines of a range, the oldest first, both streams of a segment
-    together. `after`: only what begins behind this position."""
+    """Return the files that may hold lines of a range, oldest first, both streams of a segment
+    together. With `after`, only lines that begin behind this position count.
+    """
     reader = Reader(directory, service)
     start = 0 if after is None else after + 1
     if since is not None:
@@ -70,7 +71,7 @@ def parts(
 
 
 def torn_lines(found: Sequence[Part]) -> list[Torn]:
-    """Lines of these files that a change of segments has cut in two."""
+    """Return the lines of these files that the change of a segment has cut in two."""
     lines = []
     following = {(part.stream, part.segment): part for part in found}
     for part in found:

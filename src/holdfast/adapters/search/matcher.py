@@ -1,8 +1,8 @@
-"""Regular expressions in a process of their own: however long one thinks, the loop goes on.
+"""Runs regular expressions in a process of their own, so that a slow one never blocks the loop.
 
-Python's matcher keeps the whole interpreter while it looks at a line, in whatever thread;
-one bad expression would stop everything. So lines go to a task of the keeper, with a
-deadline. Knows nothing of logs.
+Python's matcher holds the interpreter lock while it looks at a line, in any thread; one bad
+expression would stop everything. So lines go to a task of the keeper, with a deadline. Knows
+nothing of logs.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ while head := inbox.readline():
 
 
 def check_expression(text: str) -> None:
-    """Raises UsageError for what is no regular expression."""
+    """Raise UsageError for what is no regular expression."""
     if len(text) > LONGEST_EXPRESSION:
         raise UsageError(
             "the regular expression is too long", f"at most {LONGEST_EXPRESSION} characters"
@@ -109,7 +109,7 @@ class _Process:
     def close(self) -> None:
         for transport in self._transports:
             transport.close()
-        # It ends with its input; one that still thinks is ended.
+        # It ends with its input; a busy one is ended.
         self._link.request({"do": "end", "run_id": self._run_id, "grace": 0.0}, _ignore)
 
     async def _ask(self) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class Matcher:
         self._process.close()
 
     async def matches(self, lines: list[bytes]) -> list[int]:
-        """The places of those lines that match; raises UsageError when it takes too long."""
+        """Return the indexes of the lines that match; raises UsageError if that takes too long."""
         if not lines:
             return []
         data = b"\n".join(lines)
@@ -176,9 +176,9 @@ class Matcher:
 
 
 class SharedMatcher:
-    """Any number of expressions in one process, which is there only while it is needed.
+    """Any number of expressions in one process, which exists only while it is needed.
 
-    One that takes too long is interrupted there and costs the others half a second.
+    An expression that takes too long is interrupted there, and costs the others half a second.
     """
 
     def __init__(self, link: KeeperLink) -> None:
@@ -189,13 +189,15 @@ class SharedMatcher:
         self._renew_at = 0.0
 
     async def first(self, expression: str, lines: list[bytes]) -> int | None:
-        """The place of the first line that matches; raises UsageError when it takes too long."""
+        """Return the index of the first line that matches; raises UsageError if that takes too
+        long.
+        """
         if not lines:
             return None
         return await self._ask(expression, b"\n".join(lines), by_line=True)
 
     async def is_in(self, expression: str, data: bytes) -> bool:
-        """Whether it is found anywhere in these bytes."""
+        """Return whether the expression occurs anywhere in these bytes."""
         plain = expression.encode("utf-8", "surrogateescape")
         if re.escape(plain) == plain:
             return plain in data
@@ -209,7 +211,7 @@ class SharedMatcher:
             process.close()
 
     async def _ask(self, expression: str, data: bytes, *, by_line: bool) -> int | None:
-        # Who is cancelled leaves: the answer must still be taken, or the next gets it.
+        # A cancelled caller leaves, but its answer must still be read, or the next caller gets it.
         asking = asyncio.ensure_future(self._in_turn(expression, data, by_line=by_line))
         number = await asyncio.shield(asking)
         if number == -2:
@@ -243,10 +245,10 @@ class SharedMatcher:
 
 
 def _abandon(asked: asyncio.Task[dict[str, Any]]) -> None:
-    """Nobody waits for the process any more: without input it ends."""
+    """Close a process that nobody waits for: without input it ends."""
     if not asked.cancelled() and asked.exception() is None:
         close_all(list(asked.result().get("spares", {}).values()))
 
 
 def _ignore(_: dict[str, Any]) -> None:
-    """Whether it had ended by itself does not matter."""
+    """Do nothing: it does not matter whether it had ended by itself."""

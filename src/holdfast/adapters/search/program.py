@@ -1,4 +1,4 @@
-"""Which ripgrep is run: the one that was installed with Holdfast, else the one in PATH."""
+"""Finds ripgrep: the one that was installed with Holdfast, otherwise the one in PATH."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAME = "rg"
 
 
 def find(path: str) -> str | None:
-    """Blocking: use a thread."""
+    """Return the path of ripgrep, or None. Blocking: use a thread."""
     for place in (_in_package(), _beside(os.path.dirname(sys.executable)), _scripts()):
         if place is not None:
             return place

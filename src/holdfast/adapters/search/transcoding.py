@@ -1,6 +1,6 @@
-"""A file of UTF-16 as ripgrep reads it: as UTF-8, and without its mark.
+"""A UTF-16 file as ripgrep reads it: as UTF-8, without its byte order mark.
 
-Decoded once, piece by piece: what is held does not grow with the file.
+Decoded once, piece by piece: memory does not grow with the file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _PIECE = 1 << 20
 
 
 class Transcoded:
-    """Its bytes, for who asks for them in the order of their places."""
+    """The bytes of the file, for a reader that asks in ascending order."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -22,7 +22,7 @@ class Transcoded:
         self._held, self._begin = b"", 0
 
     def at(self, place: int, size: int) -> bytes:
-        """So many bytes from a place on; fewer at the end."""
+        """Return so many bytes from a place on; fewer at the end."""
         is_end = False
         while not is_end and (end := self._begin + len(self._held)) < place + size:
             data = os.pread(self._descriptor, _PIECE, self._read)

@@ -1,0 +1,1 @@
+"""The history on disk: states of services, runs and events in SQLite."""

@@ -1,0 +1,1 @@
+"""Reports changes of files, for services that watch some."""

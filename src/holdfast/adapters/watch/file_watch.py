@@ -1,7 +1,7 @@
 """Tells which services' files changed. Folders are walked in a thread, never on the loop.
 
-On Linux the kernel tells (`inotify`); elsewhere, and where polling is asked for, the library
-watchfiles does, in a thread of its own. Both are made when the first service watches.
+On Linux the kernel reports changes (`inotify`). Elsewhere, and where polling is asked for, the
+library watchfiles does, in a thread of its own. Both are created when the first service watches.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from holdfast.rules.text.globs import Watched
 from holdfast.vocabulary.specs.services import WatchSpec
 
 STEP_MS = 100
-"""How often watchfiles looks whether something came."""
+"""How often watchfiles looks for changes."""
 POLL_MS = 500
 MOST_WALKS = 5
-"""Folders that come faster than they are walked are found with the next change."""
+"""Folders that appear faster than they are walked are found with the next change."""
 MANY = "(more changes at once than can be told)"
 OnChanges = Callable[[str, list[str]], None]
 OnFailed = Callable[[str, str], None]
@@ -31,7 +31,7 @@ _log = logger("file_watch")
 
 
 class Changes(NamedTuple):
-    """What a backend has seen: changed files, folders that came, folders that are gone."""
+    """What a backend reports: changed files, new folders, folders that are gone."""
 
     files: list[str]
     created: list[str]
@@ -42,10 +42,10 @@ class Backend(Protocol):
     """Watches folders, not what is below them."""
 
     def watch(self, folders: set[str]) -> None:
-        """These and no others. Called from a thread; raises OSError at a limit."""
+        """Watch these folders and no others. Called from a thread; raises OSError at a limit."""
 
     def close(self) -> None:
-        """Called on the loop, perhaps during a `watch`: nothing is watched afterwards."""
+        """Stop watching. Called on the loop, perhaps during a `watch`."""
 
 
 class FileWatch:
@@ -76,11 +76,11 @@ class FileWatch:
 
     @property
     def folders(self) -> int:
-        """How many folders are watched."""
+        """Return how many folders are watched."""
         return sum(map(len, self._known.values()))
 
     def set(self, service: str, spec: WatchSpec | None) -> None:
-        """What a service watches from now on."""
+        """Set what a service watches from now on."""
         if self._specs.get(service) == spec:
             return
         if spec is None:
@@ -90,7 +90,7 @@ class FileWatch:
         self._walk()
 
     def close(self) -> None:
-        """Also while folders are being walked: nothing is watched afterwards."""
+        """Stop watching, even while folders are being walked."""
         with self._opening:
             self._is_closed = True
         for backend in self._backends.values():
@@ -100,7 +100,7 @@ class FileWatch:
     # Walking
 
     def _walk(self) -> None:
-        """Find the folders anew; asked while that is under way, once more afterwards."""
+        """Find the folders anew; a request during a walk causes one more walk afterwards."""
         self._is_stale = True
         if self._is_walking or self._is_closed:
             return
@@ -115,8 +115,11 @@ class FileWatch:
     def _find(
         self, ways: dict[bool, dict[str, Watched]], created: tuple[str, ...]
     ) -> tuple[list[str], dict[str, str]]:
-        """In the thread: walk and watch. Answers files that came before they were watched,
-        and for which services watching failed, with the reason."""
+        """Walk and watch, in the thread.
+
+        Returns files that appeared before they were watched, and the reason for each service whose
+        watching failed.
+        """
         files: list[str] = []
         failed: dict[str, str] = {}
         for is_library, watched in ways.items():
@@ -128,7 +131,7 @@ class FileWatch:
                     if (backend := self._backend(is_library)) is None:
                         return [], {}
                     backend.watch(folders)
-                    # What came between looking and watching would never be told.
+                    # A change between walking and watching would never be reported.
                     seen, folders = folders, walk(watched.values())
                     if folders == seen:
                         break
@@ -156,7 +159,7 @@ class FileWatch:
             self._walk()
 
     def _backend(self, is_library: bool) -> Backend | None:
-        """Made when it is first needed; None: nothing is to be watched any more."""
+        """Return the backend, created when it is first needed; None: watching has ended."""
         with self._opening:
             if self._is_closed:
                 return None
@@ -175,11 +178,11 @@ class FileWatch:
     # Changes
 
     def _seen(self, changes: Changes) -> None:
-        """Told by a backend, on the loop."""
+        """Take changes from a backend, on the loop."""
         created = [folder for folder in changes.created if self._is_relevant(folder)]
         self._created.update(f"{folder}/" for folder in created)
         for folder in changes.moved:
-            # Another may have taken its place before anybody could look.
+            # Another folder may have taken its place meanwhile.
             self._created.add(f"{folder}/")
             for service, watched in list(self._watched.items()):
                 if watched.enters(folder):
@@ -207,8 +210,10 @@ class FileWatch:
 
 
 def walk(watched: Iterable[Watched]) -> set[str]:
-    """The folders in which files of these may change; of those that do not exist yet, the
-    nearest one that does."""
+    """Return the folders in which files of these patterns may change.
+
+    For a folder that does not exist yet, its nearest existing parent counts.
+    """
     found: set[str] = set()
     for one in watched:
         rest: list[str] = []
@@ -253,7 +258,7 @@ def _nearest(folder: str) -> str:
 
 
 def explained(error: OSError, folders: int) -> str:
-    """Why files cannot be watched, and what helps."""
+    """Return why files cannot be watched, and what helps."""
     limits = {errno.ENOSPC: "max_user_watches", errno.EMFILE: "max_user_instances"}
     name = limits.get(error.errno or 0)
     if name is None:
@@ -272,7 +277,7 @@ def explained(error: OSError, folders: int) -> str:
 
 
 class KernelBackend:
-    """inotify: its descriptor is read by the loop."""
+    """inotify; the loop reads its descriptor."""
 
     def __init__(
         self,
@@ -301,7 +306,9 @@ class KernelBackend:
             self._inotify.close()
 
     def _each(self, do: Callable[[str], object], folders: Iterable[str]) -> None:
-        """One by one: the number of a descriptor that was closed may be another's by now."""
+        """Call `do` for each folder, unless closed: the number of a closed descriptor may be
+        reused.
+        """
         for folder in folders:
             with self._closing:
                 if self._is_closed:
@@ -330,7 +337,7 @@ class KernelBackend:
 
 
 class LibraryBackend:
-    """watchfiles, in a thread: for other systems, and for polling."""
+    """watchfiles in a thread, for other systems and for polling."""
 
     def __init__(
         self,
@@ -353,7 +360,7 @@ class LibraryBackend:
         if not listed:
             return
         notify = RustNotify(listed, False, self._is_polling, POLL_MS, False, True)
-        # macOS tells real paths, whatever links the patterns lead through.
+        # macOS reports real paths, whatever links the patterns lead through.
         names = {os.path.realpath(folder): folder for folder in listed}
         with self._changing:
             self._stop = stop = threading.Event()
