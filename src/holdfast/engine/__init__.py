@@ -1,0 +1,1 @@
+"""The running machinery of the supervisor, one room for each subject."""

@@ -1,7 +1,7 @@
-"""Whose configuration it is: the environment and the settings of the last `up`.
+"""The environment and options of the last `up`, with which the configuration is read.
 
-Kept in the keeper's memory, as environments hold secrets. A reload from any door reads the
-file with these, so that it does not depend on who asks.
+Kept in the keeper's memory, because environments hold secrets. A reload from any door reads the
+file with these, so that it does not depend on the caller.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from holdfast.engine.runner.environment import Keeper
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     settings: dict[str, str] = {}
-    """What the command line set: log level, port."""
+    """Options of the command line: log level, port."""
 
 
 def remember(keeper: Keeper, caller: Caller) -> None:
@@ -26,7 +26,7 @@ def remember(keeper: Keeper, caller: Caller) -> None:
 
 
 def recall(kept: dict[str, str]) -> Caller | None:
-    """None before the first `up`."""
+    """Return them; None before the first `up`."""
     return (
         msgspec.json.decode(kept[keeper_memory.CALLER], type=Caller)
         if keeper_memory.CALLER in kept
@@ -35,7 +35,7 @@ def recall(kept: dict[str, str]) -> Caller | None:
 
 
 class CallersEnvironment:
-    """The environment of the last `up`, or our own before it; read anew when it changes."""
+    """The environment of the last `up`, or our own before it; decoded again when it changes."""
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper

@@ -1,7 +1,7 @@
-"""Who is told that something was stored: readers of events, each at its own number.
+"""Publishes stored events to readers, each of which continues from its own number.
 
-Publishes only what is on disk already. Keeps the newest events in memory so that a reader
-who keeps up costs no query; one who does not reads the database from where it was.
+Publishes only what is on disk. Keeps the newest events in memory, so that a reader that keeps up
+costs no query. A slower reader reads the database from where it was.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _RECENT = 2000
 
 
 class EventBus:
-    """The newest stored events, and a bell."""
+    """The newest stored events, and the readers that wait for more."""
 
     def __init__(self) -> None:
         self._recent: deque[Event] = deque(maxlen=_RECENT)
@@ -34,12 +34,12 @@ class EventBus:
                 waiter.set_result(None)
 
     def after(self, seq: int, limit: int) -> list[Event] | None:
-        """Events with larger numbers; None when memory does not reach back that far."""
+        """Return events with larger numbers; None if memory does not reach back that far."""
         if seq >= self.last_seq:
             return []
         if not self._recent or self._recent[0].seq > seq + 1:
             return None
-        # Numbers may be missing: the newest events outlive the oldest on a full disk.
+        # Numbers may be missing: on a full disk, the oldest events are dropped.
         first = bisect_right(self._recent, seq, key=lambda event: event.seq)
         last = min(first + limit, len(self._recent))
         return list(islice(self._recent, first, last))

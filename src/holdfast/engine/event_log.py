@@ -1,7 +1,7 @@
-"""Writes what happened into Holdfast's own log, a line an event.
+"""Writes events into Holdfast's own log, one line for each.
 
-What a person looks for when something went wrong is told at `info`; the steps in between at
-`debug`. Events hold no value of an environment, so neither does the log.
+What a person looks for when something went wrong is logged at `info`, the steps between at `debug`.
+Events hold no value of an environment, so neither does the log.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def write(events: list[Event]) -> None:
 
 
 def facts_of(event: Event) -> dict[str, Any]:
-    """Who, and the plain facts: those that fit a line, by the names that logs have for them."""
+    """Return the simple facts of an event that fit a line, under the names that logs use."""
     names = _IN_LOGS.get(event.kind, {})
     plain = {
         names.get(key, key): value

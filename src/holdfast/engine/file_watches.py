@@ -1,8 +1,8 @@
 """Restarts services, or signals them, when their files change.
 
-A burst of changes is one: it counts when it has been quiet for `debounce`, at the latest
-after a few seconds. What was stopped by hand stays stopped; what failed is started again,
-because mending a file is how people mend a service.
+A burst of changes counts as one: it is acted on after `debounce` of silence, or after a few seconds
+at the latest. A service stopped by hand stays stopped. A failed one is started again, because
+people fix a service by fixing its files.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from holdfast.adapters.watch.file_watch import FileWatch
 
 LONGEST_SECONDS = 5.0
-"""Files that never rest do not hold a restart back for longer, unless `debounce` is longer."""
+"""The longest delay for files that never stop changing, unless `debounce` is longer."""
 SHOWN_PATHS = 5
 MOST_PATHS = 1000
 """More are not counted."""
 LEFT_ALONE = (State.PENDING, State.STOPPING, State.STOPPED, State.PAUSED)
-"""It is about to be started anyway, or rests because somebody wants it to."""
+"""It is about to be started anyway, or stopped or paused on purpose."""
 NewWatch = Callable[[Callable[[str, list[str]], None], Callable[[str, str], None]], "FileWatch"]
 
 
@@ -41,7 +41,7 @@ class Burst:
 
 
 class FileWatches(RunObserver):
-    """Who watches what; the watching itself is made when the first service does."""
+    """What each service watches; the watcher itself is created for the first service."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class FileWatches(RunObserver):
         self._bursts: dict[str, Burst] = {}
         self._failures: dict[str, str] = {}
         self.is_held: Callable[[], bool] = lambda: False
-        """In a lockdown nobody's change of a file restarts anything."""
+        """Whether a lockdown is in force: then no change of a file restarts anything."""
 
     def declared(self, runner: Runner) -> None:
         self._set(runner.name, runner.declaration.spec.watch)
@@ -70,7 +70,7 @@ class FileWatches(RunObserver):
             self._watch.close()
 
     def on_changes(self, name: str, paths: list[str]) -> None:
-        """Files of a service changed; told again and again while they do."""
+        """Take changed files of a service; called again and again while they change."""
         runner = self._runners().get(name)
         spec: WatchSpec | None = runner.declaration.spec.watch if runner is not None else None
         if spec is None:
@@ -103,7 +103,7 @@ class FileWatches(RunObserver):
         self._watch.set(name, spec)
 
     def _over(self, name: str) -> None:
-        """It is quiet: do once what the service wants."""
+        """Act on a burst that is over."""
         burst = self._bursts.pop(name)
         runner = self._runners().get(name)
         if runner is None or runner.declaration.spec.watch is None or not _is_meant(runner):

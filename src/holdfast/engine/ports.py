@@ -1,7 +1,7 @@
-"""Environment of services: leased before a start, given to the process, kept for the next one.
+"""Ports of services: leased before a start, passed to the process, kept for the next start.
 
-Stands behind whoever else admits starts: nothing is asked for a service that wants no port.
-What runs keeps its ports over the death of a supervisor; the keeper remembers them.
+It asks the inner admission first. A service without ports passes at once. A running service keeps
+its ports when a supervisor dies; the keeper remembers them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ STAGE = "port"
 _log = logger("ports")
 
 InThread = Callable[[Callable[[], Any], Callable[[Any], None]], None]
-"""Do something that blocks; the second is called with what came of it, or the exception."""
+"""Calls a function that blocks; the second function gets its result, or the exception."""
 
 
 def in_thread_of(loop: asyncio.AbstractEventLoop) -> InThread:
-    """What blocks is done elsewhere than on this loop, in the order in which it is asked: who
-    gives a port up and leases one again has it in the end."""
+    """Return a function that runs blocking calls in one thread, in order: a port that is given up
+    and leased again is leased in the end.
+    """
     thread = ThreadPoolExecutor(1, "ports")
 
     def in_thread(work: Callable[[], Any], then: Callable[[Any], None]) -> None:
@@ -49,7 +50,7 @@ def in_thread_of(loop: asyncio.AbstractEventLoop) -> InThread:
 
 
 class PortLeases(RunObserver):
-    """Admits a start when those behind it do and its ports are leased."""
+    """Admits a start if the inner admission does and its ports are leased."""
 
     def __init__(
         self,
@@ -134,7 +135,7 @@ class PortLeases(RunObserver):
         if taken.lease is not None:
             whose = f"{taken.lease.service} of {taken.lease.project}"
             return f"port {taken.port} is leased to {whose}"
-        # It is read later, when the holder may have gone: `holdfast ports` tells how it is then.
+        # It is read later, when the holder may be gone: `holdfast ports` tells the present one.
         return f"port {taken.port} was held by {self._describe(taken.port)}"
 
     def _give_up(self, runner: Runner) -> None:
@@ -161,7 +162,7 @@ def _described(port: int) -> str:
 
 
 def _put(message: dict[str, Any], ports: Mapping[str, int]) -> None:
-    """Tell a process its ports: by variables, and where the command asks for them."""
+    """Pass its ports to a process: by variables, and where the command asks for them."""
     message["argv"] = [rules.fill(word, ports) for word in message["argv"]]
     filled = {name: rules.fill(value, ports) for name, value in message["env"].items()}
     told = {rules.variable(name): str(port) for name, port in ports.items()}

@@ -1,9 +1,9 @@
 """Starts services at their times.
 
-A scheduled service is wanted like any other, but rests between its times; `stop` ends that,
-`start` and `up` begin it again. Sleeps at most a minute: a clock may be set, a machine may
-be suspended. What is settled is in the keeper's memory before a run begins, so that no time
-counts twice, whoever is killed when; and in the history, for those who catch up.
+A scheduled service is wanted like any other, but rests between its times; `stop` ends that, `start`
+and `up` begin it again. Sleeps at most a minute, because a clock may be set and a machine
+suspended. A time is noted in the keeper's memory before its run begins, so that no time counts
+twice, whatever is killed; and in the history, to catch up after everything died.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ class Schedules(RunObserver):
         self._key_of: dict[str, str] = {}
 
     def arm(self, runner: Runner) -> None:
-        """Want a service at its times, beginning now."""
+        """Want a service at its times from now on."""
         runner.await_schedule()
         self._wake(self._key_of[runner.name])
 
     def arm_all(self, names: list[str]) -> dict[str, Outcome]:
-        """Of these, want those that have a schedule at their times; the rest is left to others."""
+        """Want those of these services that have a schedule; leave the others alone."""
         known = self._runners()
         armed = [known[name] for name in names if name in self._key_of]
         for runner in armed:
             self.arm(runner)
         return {runner.name: runner.outcome("scheduled") for runner in armed}
 
-    # Told by runners
+    # Changes of services
 
     def declared(self, runner: Runner) -> None:
         name, spec = runner.name, runner.declaration.spec
@@ -108,7 +108,7 @@ class Schedules(RunObserver):
             return
         entry = self._entries[key]
         if entry.timer is None:
-            # Started by hand: what went by while nobody wanted it was not missed.
+            # It was started by hand: times that passed while it was not wanted were not missed.
             entry.handled = self._environment.clock.time()
             self._wake(key)
 
@@ -163,10 +163,10 @@ class Schedules(RunObserver):
     def _skip(self, runner: Runner, due: float, reason: str) -> None:
         self._environment.recorder.event(Kind.SCHEDULE_SKIPPED, runner.name, due=due, reason=reason)
 
-    # Memory
+    # What was settled
 
     def _handled(self, key: str, runner: Runner) -> float:
-        """Up to when everything is settled; a schedule that is new begins now."""
+        """Return until when everything is settled; a new schedule begins now."""
         now = self._environment.clock.time()
         known = [runner.scheduled_until] if runner.scheduled_until is not None else []
         if (text := self._kept().get(keeper_memory.schedule(key))) is not None:

@@ -1,6 +1,6 @@
-"""Searches as tasks: ripgrep is started, listened to, and ended as soon as there is enough.
+"""Runs ripgrep as a task: starts it, reads its output, and ends it when there is enough.
 
-Owns which ripgrep is run and how many run at once. Nothing it keeps grows with what is searched.
+Owns which ripgrep is run. Nothing it keeps grows with what is searched.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Ripgrep:
     async def run(
         self, words: Sequence[str], folder: str, take: Callable[[bytes], bool]
     ) -> SearchEnd:
-        """One search; `take` is given what it says, and says whether that is enough."""
+        """Run one search; `take` gets its output, and returns whether that is enough."""
         found = self._program or await self._find()
         is_enough = False
 
@@ -83,7 +83,7 @@ class Ripgrep:
 
 
 def _wrong(said: list[str]) -> UsageError:
-    """What ripgrep does not understand, in its words."""
+    """Return what ripgrep does not understand, in its words."""
     text = " ".join(line.strip() for line in said).removeprefix("rg: ")
     hint = "`literal` takes the pattern as it is" if "regex" in text else ""
     return UsageError(f"the search is not understood: {text[:500]}", hint)

@@ -1,7 +1,7 @@
-"""The settings in force: what the configuration says beyond its services.
+"""The settings in force: what the configuration says beside its services.
 
-Kept in the keeper's memory, because they may hold secrets; a new supervisor goes on with
-them and does not read the file again.
+Kept in the keeper's memory, because they may hold secrets. A new supervisor continues with them and
+does not read the file again.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class CurrentSettings:
         self._keeper = keeper
         self._listeners: list[Callable[[Settings], None]] = []
         self.on_reapplied: list[Callable[[], None]] = []
-        """Called when the same settings are applied once more: what failed may work now."""
+        """Called when the same settings are applied again: what failed may work now."""
         self.now = Settings()
 
     def listen(self, listener: Callable[[Settings], None]) -> None:
-        """Be told the settings now, and whenever they are others."""
+        """Call the listener with the settings, now and whenever they change."""
         self._listeners.append(listener)
         listener(self.now)
 
@@ -42,7 +42,7 @@ class CurrentSettings:
         self._use(settings)
 
     def restore(self, kept: dict[str, str]) -> None:
-        """Go on with those of an earlier supervisor."""
+        """Continue with those of an earlier supervisor."""
         if keeper_memory.SETTINGS not in kept:
             return
         try:

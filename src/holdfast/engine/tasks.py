@@ -1,8 +1,8 @@
 """Commands that are expected to end: probes, hooks, workflow steps. One call, one result.
 
-The keeper creates the process and hands its pipes over; nothing of it is recorded. A task
-over its time is ended with its whole tree, and the answer comes when no process is left.
-Its lease ends it too should this supervisor die. Keeps only the tail of what it prints.
+The keeper creates the process and hands over its pipes; nothing is recorded. A task over its time
+is ended with its whole tree, and the result comes when no process is left. Its lease ends it if
+this supervisor dies. Only the tail of its output is kept.
 """
 
 from __future__ import annotations
@@ -31,45 +31,47 @@ class Confinement(msgspec.Struct, frozen=True):
     """The only files and folders that a task may reach, enforced by the kernel (Landlock)."""
 
     read: tuple[str, ...]
-    """Also to be executed."""
+    """May be read and executed."""
     write: tuple[str, ...]
-    """Also to be read, not to be executed."""
+    """May be read and written, not executed."""
     open: dict[str, str] = {}
-    """Folders that it finds open, by the environment variable that says where."""
+    """Folders that it gets as open descriptors, by the environment variable with their path."""
 
 
 class Task(msgspec.Struct, frozen=True):
     """A command to run to its end."""
 
     name: str
-    """What `ps` and the own log call it."""
+    """The name in `ps` and in Holdfast's own log."""
     argv: tuple[str, ...]
     working_dir: str
     timeout: float
     env: dict[str, str] = {}
     environ: str | None = None
-    """Key of an environment in the keeper's memory that it starts from."""
+    """Key of the environment in the keeper's memory that it starts with."""
     user: str | None = None
     beneath: str | None = None
     """The folder that it must run below, wherever links lead."""
     on_output: Callable[[str, bytes], bool | None] | None = None
-    """Told what it prints: stream (out, err) and bytes. True says that this is enough: the task
-    is ended, and its result says killed."""
+    """Called with stream (out, err) and bytes.
+
+    If it returns True, the task is ended and its result says killed.
+    """
     run_id: str | None = None
-    """Given by who wants to find it again after a supervisor's death."""
+    """Set by a caller that wants to find it again after a supervisor's death."""
     confinement: Confinement | None = None
     """None: it may reach whatever the user may."""
 
 
 class TaskResult(msgspec.Struct, frozen=True):
-    """How a task ended. Without a code and a signal it could not be started, or is unknown."""
+    """How a task ended. Without code and signal it could not be started, or is unknown."""
 
     code: int | None
     signal: str | None
     is_timeout: bool
     seconds: float
     out: bytes
-    """The tail of what it printed."""
+    """The tail of its output."""
     err: bytes
     error: str | None = None
     """Why it could not be started."""
@@ -134,7 +136,7 @@ class Tasks:
         self._loop = loop
         self._live: dict[str, _Live] = {}
         self._left: set[str] = set()
-        """Tasks of an earlier supervisor, being ended."""
+        """Tasks of an earlier supervisor that are being ended."""
 
     def end_leftovers(self, runs: list[dict[str, Any]]) -> None:
         """End what an earlier supervisor was running: nobody waits for it any more."""
@@ -144,7 +146,7 @@ class Tasks:
                 self._end(run["run_id"])
 
     def on_notice(self, notice: dict[str, Any]) -> bool:
-        """Take an exit or an end that is a task's; says whether it was one of ours."""
+        """Take an exit or an end of a task; return whether it was one of ours."""
         run_id = notice.get("run_id") or ""
         if run_id in self._left:
             if notice["notice"] == "exit":
@@ -164,7 +166,7 @@ class Tasks:
         return True
 
     async def run(self, task: Task) -> TaskResult:
-        """Run it to its end; answers when no process of it is left. Cancelled, it is ended."""
+        """Run it to its end; returns when no process of it is left. Cancelling ends it."""
         run_id, live = task.run_id or new_run_id(), _Live(self._loop)
         self._live[run_id] = live
         work = self._loop.create_task(self._run(task, run_id, live))
@@ -194,7 +196,7 @@ class Tasks:
                 self._end(run_id)
                 await asyncio.wait([live.exit], timeout=_END_SECONDS)
             await asyncio.wait([live.gone], timeout=_END_SECONDS)
-            # The rest of the pipe; a stranger that inherited it may hold it open for ever.
+            # The rest of the pipe; another process that inherited it may hold it open for ever.
             await asyncio.wait([tail.done for tail in tails], timeout=_PIPE_SECONDS)
         finally:
             self._live.pop(run_id, None)
@@ -254,4 +256,4 @@ def _spawn_message(task: Task, run_id: str) -> dict[str, Any]:
 
 
 def _ignore(_: dict[str, Any]) -> None:
-    """Whether it had ended by itself does not matter."""
+    """Do nothing: it does not matter whether it had ended by itself."""

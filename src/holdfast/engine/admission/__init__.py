@@ -1,0 +1,1 @@
+"""When a service may start: dependencies, awaited lines, the host's capacity."""

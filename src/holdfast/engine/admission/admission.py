@@ -1,8 +1,8 @@
-"""Who may start, and when: a start waits until what the service needs is there.
+"""Decides when a service may start: a start waits until what the service needs is there.
 
-Woken by what happens to services, never by a clock. A start that has to wait is not given
-up: whoever asked for it is answered as soon as waiting may take long, and it begins by itself
-when it can. Whether the host has room is asked afterwards, by `host_room`.
+Woken by changes of services, never by a clock. A waiting start is not given up: it begins by itself
+when it can. The caller that asked for it is answered as soon as waiting may take long.
+`host_capacity` asks afterwards whether the host has room.
 """
 
 from __future__ import annotations
@@ -27,21 +27,24 @@ MOST_TOLD = 3
 
 
 class Lines(Protocol):
-    """Who knows what services printed."""
+    """Knows what services printed."""
 
     def has(self, runner: Runner, pattern: str) -> bool:
-        """Whether the newest run printed it. If not, `Admission.mark` is called when it does."""
+        """Return whether the newest run printed a matching line.
+
+        If not, it calls `Admission.mark` when the line comes.
+        """
 
 
 class NoLines:
-    """Nobody looks at what is printed."""
+    """Knows no line; used until `AwaitedLines` is built."""
 
     def has(self, runner: Runner, pattern: str) -> bool:
         return False
 
 
 class _Edge(msgspec.Struct, frozen=True):
-    """A dependency on one service; that on a service with instances is one on each."""
+    """A dependency on one service. A dependency on a service with instances is one on each."""
 
     needed: Dependency
     provider: str
@@ -59,7 +62,7 @@ class _Waiting:
         self._counts = [0] * len(Prospect)
 
     def note(self, edge: _Edge, found: Obstacle | None) -> bool:
-        """Take what one dependency lacks now; true if that is something else."""
+        """Note what one dependency lacks now; return whether that changed."""
         before = self.unmet.get(edge)
         if before == found:
             return False
@@ -86,7 +89,7 @@ class _Waiting:
 
 
 class Admission(RunObserver):
-    """All starts that wait, and all dependencies that are declared."""
+    """All starts that wait, and all declared dependencies."""
 
     def __init__(
         self,
@@ -107,31 +110,34 @@ class Admission(RunObserver):
         self._due: dict[str, None] = {}
         self._is_called = False
 
-    # What a runner asks
+    # Requests of runners
 
     def admit(self, runner: Runner, begin: Callable[[], None]) -> None:
-        """Begin now, or as soon as nothing is in the way; asked again, the newest counts."""
+        """Begin now, or as soon as nothing is in the way.
+
+        When asked again, only the newest request counts.
+        """
         if not runner.declaration.spec.depends_on:
             begin()
             return
         self._waiting[runner.name] = waiting = _Waiting(runner, begin)
-        # While services are restored, those it needs may not be known yet.
+        # While services are restored, the services that this one needs may not be known yet.
         if runner.name in self._runners:
             self._examine(waiting)
 
     def withdraw(self, runner: Runner) -> None:
-        """It is not to be started any more."""
+        """Forget a start that is not wanted any more."""
         self._waiting.pop(runner.name, None)
 
-    # What others tell
+    # Notes of others
 
     def mark(self, name: str) -> None:
-        """Something about this service is another: look at those that need it."""
+        """Look again at the services that need this one: something about it changed."""
         self._marked[name] = None
         self._call()
 
     def calm(self, names: Iterable[str]) -> None:
-        """New runs of these restart nobody, until `settle`: more of them are coming."""
+        """Until `settle`, new runs of these restart no dependent: more of them are coming."""
         self._calm.update(names)
 
     def settle(self, names: Iterable[str]) -> None:
@@ -140,14 +146,17 @@ class Admission(RunObserver):
             self.mark(name)
 
     def reason_to_follow(self, runner: Runner) -> str | None:
-        """A new run of what it needs, as its edges want it; also one that `calm` is about."""
+        """Return why the service should restart: a service that it needs has a new run.
+
+        `calm` is ignored here.
+        """
         for needed in runner.declaration.spec.depends_on:
             for name in (self._providers(needed.service) or ()) if needed.restart else ():
                 if self._is_new_to(runner.name, needed, self._runners[name]):
                     return _new_run(name)
         return None
 
-    # What happens to services
+    # Changes of services
 
     def declared(self, runner: Runner) -> None:
         name, spec = runner.name, runner.declaration.spec
@@ -159,7 +168,7 @@ class Admission(RunObserver):
             self._forget_edges(name)
             self._declare_edges(runner)
             if not is_new:
-                # Another edge is no reason to restart for what happened long ago.
+                # A new dependency is no reason to restart for an old run.
                 self._remember_seen(runner)
         if name in self._waiting:
             self._due[name] = None
@@ -186,10 +195,10 @@ class Admission(RunObserver):
         if runner.name in self._dependents or (template and template in self._dependents):
             self.mark(runner.name)
 
-    # Deciding
+    # Decisions
 
     def _call(self) -> None:
-        # At the turn's end, when every state is what it will stay for a while.
+        # At the end of the turn, when no state changes any more.
         if not self._is_called:
             self._is_called = True
             self._call_later(0, self._work)
@@ -209,7 +218,7 @@ class Admission(RunObserver):
                 del self._marked[name]
                 if (provider := self._runners.get(name)) is not None:
                     self._pass_on(provider, touched, restarts)
-            # Whoever needs many is asked once, when all of them have been looked at.
+            # A service that needs many is decided once, after all of them were looked at.
             now, touched = touched, {}
             for name, waiting in now.items():
                 if self._waiting.get(name) is waiting:
@@ -221,7 +230,7 @@ class Admission(RunObserver):
     def _pass_on(
         self, provider: Runner, touched: dict[str, _Waiting], restarts: dict[str, str]
     ) -> None:
-        """Tell those that need this service what it is now."""
+        """Pass the present facts of a service to those that need it."""
         name, facts = provider.name, facts_of(provider)
         template = None if provider.is_leaving else provider.declaration.spec.template
         for needed_name in (name, template):
@@ -271,10 +280,12 @@ class Admission(RunObserver):
             return [it for it in self._instances[name] if not self._runners[it].is_leaving]
         return [] if self._is_template(name) else None
 
-    # New runs of what is needed
+    # New runs of needed services
 
     def _is_new_to(self, dependent: str, needed: Dependency, provider: Runner) -> bool:
-        """Whether the provider meets the condition with a run that the dependent does not know."""
+        """Return whether the provider meets the condition with a run that the dependent does not
+        know.
+        """
         runner = self._runners[dependent]
         if runner.desired is not Desired.RUNNING or runner.state not in ALIVE:
             return False
@@ -295,7 +306,7 @@ class Admission(RunObserver):
             self._seen[runner.name] = {name: self._runners[name].last_run_id for name in names}
 
     def _restored_seen(self, runner: Runner) -> dict[str, str | None]:
-        """What a run knows that an earlier supervisor started: everything that is older."""
+        """Return what a run of an earlier supervisor knows: every run that is older."""
         seen: dict[str, str | None] = {}
         for name in self._restart_providers(runner):
             other = self._runners[name]
@@ -316,7 +327,7 @@ class Admission(RunObserver):
             for name in self._providers(needed.service) or ()
         ]
 
-    # Declarations
+    # Declared dependencies
 
     def _declare_edges(self, runner: Runner) -> None:
         edges = self._declared[runner.name] = runner.declaration.spec.depends_on
@@ -336,7 +347,7 @@ class Admission(RunObserver):
                     del self._dependents[needed.service]
 
     def _look_again(self, name: str, template: str | None) -> None:
-        """Who needs a service that came or went has other providers now."""
+        """Look again at starts that wait for a service that was added or removed."""
         for needed in (name, template):
             for dependent in self._dependents.get(needed or "", ()):
                 if dependent in self._waiting:
@@ -349,7 +360,7 @@ def _new_run(name: str) -> str:
 
 
 def facts_of(runner: Runner) -> Provider:
-    """A runner, as far as conditions ask."""
+    """Return the facts of a runner that conditions ask for."""
     return Provider(
         name=runner.name,
         state=runner.state,

@@ -1,8 +1,8 @@
-"""Lines that starts wait for: whether a run of a service has printed one that matches.
+"""Lines that starts wait for: whether a run of a service has printed a matching line.
 
-Looks only while somebody asks, from the beginning of the run on, and is woken when the
-service printed more; at an unfinished line only when nothing more comes for a moment.
-What was found counts for that run alone.
+Looks only while a start asks, from the beginning of the run, and whenever the service printed more.
+It looks at an unfinished line only after a moment of silence. A line that was found counts for that
+run alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Awaited = tuple[str, str]
 
 
 class AwaitedLines(RunObserver):
-    """Every line that somebody waits for."""
+    """Every line that a start waits for."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class AwaitedLines(RunObserver):
         self._looking: dict[Awaited, tuple[str | None, asyncio.Task[None]]] = {}
 
     def has(self, runner: Runner, pattern: str) -> bool:
-        """Whether the newest run printed it; if not, it is looked for from now on."""
+        """Return whether the newest run printed the line; if not, look for it from now on."""
         awaited, run_id = (runner.name, pattern), runner.last_run_id
         if run_id is None:
             return False
@@ -101,7 +101,7 @@ class AwaitedLines(RunObserver):
 
 
 async def _is_silent(more: asyncio.Event, unfinished: list[Any]) -> bool:
-    """Whether there are unfinished lines, and nothing comes to end them."""
+    """Return whether there are unfinished lines and nothing comes to end them."""
     if not unfinished:
         return False
     try:

@@ -1,8 +1,7 @@
-"""The last question before a start: has the host room for it, by the configured limits?
+"""The last question before a start: does the host have room, by the configured limits?
 
-Stands behind whoever admits starts for other reasons. A host that is too busy refuses, or
-with `queue_when_busy` makes starts wait in the order of their asking; it looks again when a
-service ended, and every few seconds while somebody waits.
+It asks the inner admission first. A busy host refuses a start, or with `queue_when_busy` queues it.
+It looks again when a service ended, and every few seconds while a start waits.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from holdfast.vocabulary.specs.resources import HostLimits
 from holdfast.vocabulary.specs.settings import Settings
 
 LOOK_SECONDS = 2.0
-"""Between two looks at the host: only if a limit depends on them."""
+"""The time between two looks at the host, made only if a limit depends on them."""
 SHORTEST_SECONDS = 0.2
-"""A shorter time tells nothing about processors."""
+"""A shorter time says nothing about processors."""
 
 
 class HostCapacity(RunObserver):
-    """Admits a start when the one behind it does and the host has room."""
+    """Admits a start if the inner admission does and the host has room."""
 
     def __init__(
         self,
@@ -49,7 +48,7 @@ class HostCapacity(RunObserver):
         self._is_due = False
 
     def use(self, settings: Settings) -> None:
-        """Go by these settings."""
+        """Apply these settings."""
         self._limits = settings.limits
         if self._needs_host:
             self._look()
@@ -87,7 +86,7 @@ class HostCapacity(RunObserver):
         self._last = now
 
     def obstacle(self) -> str | None:
-        """Why nothing may be started now."""
+        """Return why nothing may be started now; None: it may."""
         if self._limits == HostLimits():
             return None
         if self._needs_host and self.cpu is None:
@@ -111,7 +110,7 @@ class HostCapacity(RunObserver):
             self._look_later()
 
     def _recheck(self) -> None:
-        # In a turn of its own: whoever changed is not done changing.
+        # In a turn of its own, because the service that changed has not finished changing.
         if self._waiting and not self._is_due:
             self._is_due = True
             self._call_later(0, self._admit_waiting)
@@ -139,7 +138,7 @@ class HostCapacity(RunObserver):
         try:
             self.take(self._measure())
         except (OSError, ValueError):
-            self.cpu = self.memory = None  # unknown: it refuses nobody
+            self.cpu = self.memory = None  # unknown: it refuses nothing
 
 
 def _processors() -> int:

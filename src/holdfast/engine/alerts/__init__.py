@@ -1,0 +1,1 @@
+"""Alerts: which are open, who is told, and which run of a service went well last."""

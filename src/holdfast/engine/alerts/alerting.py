@@ -1,4 +1,4 @@
-"""What is known of trouble: alerts, who is told of them, and which runs went well before."""
+"""Alerts, their deliveries, and the last good run of each service: built and restored together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.engine.tasks import Tasks
 
 
 class Alerting:
-    """All of it, built and restored together."""
+    """Holds the three."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Alerting:
         self.good_runs = GoodRuns(environment)
 
     def restore(self, kept: Mapping[str, str], meta: Mapping[str, str], last_seq: int) -> None:
-        """To be called before the first event of this supervisor, in the same turn."""
+        """Restore all. Call it before this supervisor's first event, in the same turn."""
         self.alerts.restore(meta.get(SAVED_AS), last_seq)
         self.deliveries.restore(meta)
         self.good_runs.restore(kept)

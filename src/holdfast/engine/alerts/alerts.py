@@ -1,8 +1,8 @@
-"""What is wrong now: folds stored events into alerts, each event exactly once.
+"""The open alerts: folds stored events into alerts, each event exactly once.
 
-Reads events behind a durable place, after they are stored. What follows from them (alert
-events, the alerts that are open, the new place) is one transaction, so a supervisor killed at
-any moment neither loses nor doubles an alert. Decides nothing: `rules.alerts.folding` does.
+Reads events after they are stored, from a durable position on. The consequences (alert events, open
+alerts, the new position) are one transaction, so a supervisor killed at any moment neither loses
+nor repeats an alert. Decides nothing: `rules.alerts.folding` does.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _BATCH = 500
 _RETRY_SECONDS = 5.0
 _REPLACED = Kind.DATABASE_REPLACED.value
 _MOST_UNSAVED = 1000
-"""Events without consequence may be folded again: their place is saved only now and then."""
+"""Events without consequence may be folded again, so the position is saved only now and then."""
 _log = logger("alerts")
 
 
 class SavedAlerts(msgspec.Struct, frozen=True, kw_only=True):
-    """The alerts that are open after the event `seq`, as the database keeps them."""
+    """The alerts that are open after event `seq`, as the database stores them."""
 
     seq: int
     open: list[Alert] = []
@@ -53,9 +53,9 @@ class Alerts:
         self._counts: dict[str, int] | None = None
 
     def restore(self, saved: str | None, last_seq: int) -> None:
-        """Go on where an earlier supervisor was; without its word, after the last event.
+        """Continue where an earlier supervisor was; without its state, after the last event.
 
-        To be called in the turn in which the first event is recorded, and before it.
+        Call it before the first event is recorded, in the same turn.
         """
         self._place, self.open = last_seq, {}
         if saved:
@@ -75,16 +75,16 @@ class Alerts:
             self._task.cancel()
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Be told when alert events are stored."""
+        """Call the listener when alert events are stored."""
         self._listeners.append(listener)
 
     @property
     def stored_seq(self) -> int:
-        """Every event up to this one is stored, and folded."""
+        """Every event up to this number is stored and folded."""
         return self._place
 
     def counts(self) -> dict[str, int]:
-        """How many are open of each severity, the most severe first; none: empty."""
+        """Return how many alerts are open by severity, the most severe first, without zeros."""
         if self._counts is None:
             found = dict.fromkeys(reversed(SEVERITIES), 0)
             for alert in self.open.values():
@@ -121,7 +121,7 @@ class Alerts:
             try:
                 await self._fold_next()
             except HoldfastError as error:
-                # The history cannot be read just now; nothing is lost, it is read later.
+                # The history cannot be read just now. Nothing is lost: it is read later.
                 _log.error("alerts wait for the history: %s", error.message)
                 await asyncio.sleep(_RETRY_SECONDS)
 
@@ -158,6 +158,6 @@ class Alerts:
 
 
 def alert_of(event: dict[str, Any]) -> Alert:
-    """The alert that an alert event tells of."""
+    """Return the alert of an alert event."""
     fields = {"service": event["service"], "run_id": event["run_id"], **event["data"]}
     return msgspec.convert(fields, Alert)

@@ -1,8 +1,8 @@
-"""Tells targets of alerts, at least once each, from the durable events.
+"""Delivers alerts to targets, each at least once, from the durable events.
 
-There is no queue: what a target has not got yet is read from the history, behind a place that
-is saved with every success. A target that fails is tried again, ever more slowly, and holds
-up nobody else. Addresses and headers may be secrets and are never told.
+There is no queue: what a target has not got yet is read from the history, after a position that is
+saved with every success. A failing target is tried again, ever more slowly, and delays no other
+target. Addresses and headers may be secrets and are never shown.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _log = logger("alert_delivery")
 
 
 class DeliveryResult(msgspec.Struct, frozen=True):
-    """How one attempt went; `is_refused`: this very message is not wanted."""
+    """How one attempt went; `is_refused` says that the target rejects this very message."""
 
     is_done: bool
     reason: str = ""
@@ -47,11 +47,11 @@ class DeliveryResult(msgspec.Struct, frozen=True):
 
 
 class DeliveryContext(msgspec.Struct, frozen=True):
-    """What deliveries need of the rest of the supervisor."""
+    """What deliveries use of the rest of the supervisor."""
 
     spec_of: Callable[[str], ServiceSpec | None]
     environ_key: Callable[[], str | None]
-    """Key of the environment that commands start from."""
+    """Returns the key of the environment that commands start with."""
     random: Callable[[], float]
     clock: Clock
     project: str
@@ -63,7 +63,7 @@ def delivery_context(roster: Roster, environment: Environment, project: str) -> 
         return None if runner is None else runner.declaration.spec
 
     def environ_key() -> str | None:
-        """That of the newest declaration: what the last `up` was called with."""
+        """Return that of the newest declaration: the environment of the last `up`."""
         keys = [keeper_memory.environ(it.declaration.environ_key) for it in roster.runners.values()]
         return keys[-1] if keys else None
 
@@ -87,7 +87,7 @@ class Deliveries:
         alerts.listen(self._ring)
 
     def restore(self, meta: Mapping[str, str]) -> None:
-        """Take the places that an earlier supervisor saved."""
+        """Take the positions that an earlier supervisor saved."""
         self._saved = {
             key.removeprefix(SAVED_AS): value
             for key, value in meta.items()
@@ -136,7 +136,7 @@ class Deliveries:
                 return msgspec.json.decode(saved, type=TargetProgress)
             except msgspec.MsgspecError as error:
                 _log.error("where %s was is not understood: %s", name, error)
-        # What happened before a target was named is not its business.
+        # A new target does not get older alerts.
         memory = TargetProgress(seq=self.store.last_seq)
         self.save(name, memory)
         return memory
@@ -147,7 +147,7 @@ class Deliveries:
 
 
 class TargetDelivery:
-    """One place where alerts go, and the task that brings them there."""
+    """One target, and the task that delivers to it."""
 
     def __init__(self, all_: Deliveries, spec: TargetSpec, memory: TargetProgress) -> None:
         self.spec = spec
@@ -159,7 +159,7 @@ class TargetDelivery:
         self._task = asyncio.get_running_loop().create_task(self._deliver_for_ever())
 
     def use(self, spec: TargetSpec) -> None:
-        """Go on with another declaration, at once if the old one failed."""
+        """Continue with another declaration, at once if the old one failed."""
         self.spec = spec
         self.ring()
 
@@ -170,7 +170,7 @@ class TargetDelivery:
         self._task.cancel()
 
     def forgive(self, why: str) -> None:
-        """Its failing is no alert any more."""
+        """Clear the alert about its failing."""
         if self.memory.is_reported:
             self._all.store.event(Kind.ALERT_DELIVERED, target=self.spec.name, reason=why)
 
@@ -179,7 +179,7 @@ class TargetDelivery:
             try:
                 await self._deliver_all()
             except HoldfastError as error:
-                # The history cannot be read just now; it tells so itself.
+                # The history cannot be read just now; the history itself reports that.
                 _log.warning("%s: %s", self.spec.name, error.message)
                 await self._pause(delivery.LONGEST_DELAY_SECONDS)
             except Exception:  # noqa: BLE001 - one target must not end the others
@@ -244,7 +244,7 @@ class TargetDelivery:
         return False
 
     async def _remind(self) -> float | None:
-        """Tell open alerts again that are due; answers in how many seconds the next is."""
+        """Repeat open alerts that are due; return in how many seconds the next one is."""
         clock = self._all.around.clock
         soonest: float | None = None
         for alert in list(self._all.alerts.open.values()):
@@ -261,7 +261,7 @@ class TargetDelivery:
         return soonest
 
     async def _skip_oldest(self) -> None:
-        """So far behind, it is told of the newest only."""
+        """Skip the oldest alerts of a target that is too far behind."""
         seqs = await self._all.store.seqs_of(ALERT_KINDS, self._place)
         first = delivery.first_seq(seqs)
         lost = sum(1 for seq in seqs if seq < first)
@@ -281,14 +281,14 @@ class TargetDelivery:
         self._all.save(self.spec.name, memory)
 
     async def _wait(self, seconds: float | None) -> None:
-        """Until something new may be there, or for so long."""
+        """Wait until there may be something new, or for so many seconds."""
         try:
             await asyncio.wait_for(self._bell.wait(), seconds)
         except asyncio.TimeoutError:
             pass
 
     async def _pause(self, seconds: float) -> None:
-        """Before another attempt; another declaration ends the pause, another alert does not."""
+        """Wait before another attempt. A new declaration ends the pause, a new alert does not."""
         spec, deadline = self.spec, self._all.around.clock.monotonic() + seconds
         while spec == self.spec:
             left = deadline - self._all.around.clock.monotonic()
@@ -296,14 +296,14 @@ class TargetDelivery:
                 break
             self._bell.clear()
             await self._wait(left)
-        # It may have rung meanwhile: look again when this is dealt with.
+        # A new alert may have come meanwhile: look again afterwards.
         self._bell.set()
 
 
 async def send(
     spec: TargetSpec, notice: Notice, tasks: Tasks, around: DeliveryContext
 ) -> DeliveryResult:
-    """One attempt."""
+    """Make one attempt."""
     if spec.webhook is not None:
         return await _post(spec, spec.webhook, notice)
     argv = spec.command if not spec.desktop else notices.desktop_argv(notice, sys.platform)

@@ -1,8 +1,8 @@
-"""Which run of each service went well last, and what it was started with.
+"""The last good run of each service, and the declaration it was started with.
 
-A run went well if it lasted for `reset_after`, ended successfully, or was stopped by request
-after it had been up. Kept in the keeper's memory: a declaration holds values of variables,
-and the database must not. What equals the present declaration is not kept twice.
+A run was good if it lasted for `reset_after`, ended successfully, or was stopped by request after
+it had been up. Kept in the keeper's memory, because a declaration holds values of variables and the
+database must not. A declaration that equals the present one is not kept twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class GoodRun(msgspec.Struct, frozen=True, kw_only=True):
     run: int
     at: float
     spec: ServiceSpec | None = None
-    """What it was started with; None: the present declaration."""
+    """The declaration it was started with; None: the present one."""
 
 
 class GoodRuns(RunObserver):
@@ -40,9 +40,9 @@ class GoodRuns(RunObserver):
         self._kept: dict[str, str] = {}
         self._timers: dict[str, Timer] = {}
         self._up: dict[str, int] = {}
-        """The run of each service that has been up."""
+        """The number of the newest run of each service that has been up."""
         self._declared: dict[str, ServiceSpec] = {}
-        """The declaration that each good run without one of its own means."""
+        """The declaration that a good run with `spec` None was started with."""
 
     def restore(self, kept: Mapping[str, str]) -> None:
         for name, value in keeper_memory.good_run.entries(kept):
@@ -53,7 +53,7 @@ class GoodRuns(RunObserver):
                 _log.warning("the last good run in %s is not understood: %s", key, error)
 
     def of(self, runner: Runner) -> tuple[GoodRun, ServiceSpec] | None:
-        """The last good run and what it was started with; None: there was none."""
+        """Return the last good run and its declaration; None: there was none."""
         good = self._good.get(runner.name)
         return None if good is None else (good, good.spec or runner.declaration.spec)
 
@@ -86,7 +86,7 @@ class GoodRuns(RunObserver):
                 pass
 
     def declared(self, runner: Runner) -> None:
-        """What a good run was started with is kept once it is no longer the declaration."""
+        """Keep the declaration of a good run once it is no longer the present one."""
         declared = runner.declaration.spec
         good, before = self._good.get(runner.name), self._declared.get(runner.name)
         self._declared[runner.name] = declared

@@ -1,0 +1,1 @@
+"""What this Holdfast permits as a whole: mode, lockdown, approvals, security counters."""

@@ -1,7 +1,7 @@
-"""Commands that wait for somebody's approval: asked, decided, or over in time.
+"""Commands that wait for approval: requested, decided, or expired.
 
-One that waits belongs to who asked: when that one hangs up, or the supervisor is replaced, it is
-void and said to be. Nothing here knows what a command does or who may approve it.
+A waiting command belongs to its caller: when the caller hangs up, or the supervisor is replaced, it
+is void, and an event says so. Nothing here knows what a command does or who may approve it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from holdfast.vocabulary.specs.policies import PolicySpec
 MOST_WAITING = 100
 MOST_OF_ONE = 10
 MOST_OF_ACCOUNT = 30
-"""Of all sessions of one opener: many of them must not use up everybody's."""
+"""The most for all sessions of one opener, so that they cannot use up everybody's."""
 MOST_OVER = 50
 REPLACED = "the supervisor was replaced while it waited; ask again"
 _KINDS = {
@@ -40,7 +40,7 @@ _log = logger("approvals")
 
 
 class PendingApproval:
-    """One that waits."""
+    """One command that waits."""
 
     __slots__ = ("actor", "command", "decided", "info", "targets", "timer")
 
@@ -57,12 +57,12 @@ class PendingApproval:
         self.command = command
         self.targets = targets
         self.decided = decided
-        """Done with how it ended."""
+        """Done with the result of the decision."""
         self.timer: Timer | None = None
 
     @property
     def notice(self) -> dict[str, Any]:
-        """What who asked is told at once."""
+        """Return what the caller is told at once."""
         info = self.info
         return {
             "approval": info.approval,
@@ -72,7 +72,7 @@ class PendingApproval:
 
 
 class Approvals:
-    """All that wait, and the last that did."""
+    """All commands that wait, and the last that did."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Approvals:
         targets: tuple[Target, ...],
         record: dict[str, Any],
     ) -> PendingApproval:
-        """Begin to wait; `record` is what the audit will say of it, without its end."""
+        """Begin to wait; `record` is the audit record without its outcome."""
         others = [one.actor for one in self._waiting.values()]
         for count, most in (
             (sum(one.identity == actor.identity for one in others), MOST_OF_ONE),
@@ -157,7 +157,7 @@ class Approvals:
     def settle(
         self, pending: PendingApproval, state: str, by: str | None, why: str | None
     ) -> ApprovalInfo:
-        """It is decided, or void; who asked goes on from here."""
+        """Decide, or declare it void; the caller continues."""
         info = msgspec.structs.replace(pending.info, state=state, by=by, why=why)
         if self._waiting.pop(info.approval, None) is None:
             return pending.info
@@ -174,14 +174,14 @@ class Approvals:
         self.settle(pending, "expired", None, why)
 
     def void_all(self, why: str) -> list[str]:
-        """Whatever waits is not done; answers the ids."""
+        """Declare everything that waits void; return the ids."""
         names = list(self._waiting)
         for pending in list(self._waiting.values()):
             self.settle(pending, "expired", None, why)
         return names
 
     def restore(self, kept: dict[str, str]) -> list[dict[str, Any]]:
-        """Say what is void because its supervisor is gone; answers what the audit is to say."""
+        """Declare void what waited in an earlier supervisor; return the audit records for that."""
         records = []
         for approval, text in list(keeper_memory.approval.entries(kept)):
             key = keeper_memory.approval(approval)

@@ -1,4 +1,4 @@
-"""What this Holdfast as a whole admits: its mode, a lockdown, what waits for approval."""
+"""What this Holdfast as a whole permits: its mode, a lockdown, commands that wait for approval."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.engine.authority.modes import AdvancedServices, Modes
 
 
 class Authority(msgspec.Struct, frozen=True):
-    """The three, for who asks and for who decides."""
+    """Holds the three."""
 
     modes: Modes
     lockdown: Lockdown
@@ -27,7 +27,7 @@ class Authority(msgspec.Struct, frozen=True):
         return None if lockdown is None else msgspec.to_builtins(lockdown)
 
     def status(self) -> dict[str, Any]:
-        """What a status says of them; next to nothing where there is nothing to say."""
+        """Return what a status says of them; as little as possible if there is nothing to say."""
         waiting = len(self.approvals.waiting)
         return {
             "runtime_mode": self.modes.now,

@@ -1,7 +1,7 @@
-"""An emergency lockdown: whether one is in force, kept over every restart.
+"""The emergency lockdown: whether one is in force, across every restart.
 
-In a file of its own, and in the keeper's memory: who removes the file ends nothing. Says what is
-so; that changes are refused is decided with every other permission.
+It is stored in its own file and in the keeper's memory, so removing the file does not end it. This
+only says that it is in force; the permission rules refuse changes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logger("lockdown")
 
 
 class Lockdown:
-    """The one in force, if any."""
+    """The lockdown in force, if any."""
 
     def __init__(
         self, file: LockdownFile, keeper: Keeper, recorder: Recorder, clock: Clock
@@ -39,7 +39,7 @@ class Lockdown:
         """Called when one began or ended."""
 
     def restore(self, kept: dict[str, str]) -> None:
-        """Before anybody is heard: go on with what an earlier supervisor left, or the machine."""
+        """Restore what an earlier supervisor left. Call it before any command is accepted."""
         self.now = self._file.read()
         if self.now is None and keeper_memory.LOCKDOWN in kept:
             _log.error("%s was removed, but the lockdown is in force", self._file.path)
@@ -47,7 +47,7 @@ class Lockdown:
             self._store(self.now)
 
     def begin(self, reason: str, by: str) -> str | None:
-        """In force at once; answers what went wrong with storing it, if anything did."""
+        """Begin at once; return what went wrong with storing it, if anything."""
         reason = redact(reason.strip())
         if not reason or len(reason) > LONGEST_REASON or not reason.isprintable():
             raise UsageError(
@@ -62,7 +62,7 @@ class Lockdown:
         return self._store(lockdown)
 
     def end(self, by: str) -> LockdownInfo | None:
-        """Answers the one that is over; raises Failed if its file stays."""
+        """End it, and return it; raises Failed if its file cannot be removed."""
         over = self.now
         try:
             self._file.remove()

@@ -1,8 +1,8 @@
 """The runtime mode, and the services that it loads.
 
 `proxy` is the core; `advanced` adds what an organisation wants. A supervisor learns its mode from
-its environment, into which the keeper puts what it was asked to remember. Set by hand, a mode is
-that of the next supervisor; by a configuration, of this one from now on.
+its environment, into which the keeper puts what it was asked to remember. A mode set by hand takes
+effect with the next supervisor; one from a configuration, at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.vocabulary.specs.settings import Settings
 VARIABLES = ("HOLDFAST_RUNTIME_MODE", "MAGICTUNNEL_RUNTIME_MODE")
 BANNER = "Mode switching…"
 SWITCH_SECONDS = 0.1
-"""Who is told of it reads that before the line is closed."""
+"""Clients read the announcement before their connection is closed."""
 CORE = (
     *("registry", "process_supervision", "health_monitoring", "metrics", "alerts"),
     *("roles", "allowlists", "redaction", "audit"),
@@ -81,7 +81,7 @@ class ServiceContainer:
 
 
 class Modes:
-    """The mode in force, and how it becomes another."""
+    """The mode in force, and how it changes."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Modes:
         return self.container.runtime_mode
 
     def restore(self, kept: dict[str, str]) -> None:
-        """Say so if this supervisor was launched to be of another mode."""
+        """Record the switch if this supervisor was started for another mode."""
         before = kept.get(keeper_memory.MODE_FROM)
         if before is not None:
             self._keeper.keep(keeper_memory.MODE_FROM, None)
@@ -125,12 +125,12 @@ class Modes:
             self.container.advanced_services.use(settings)
 
     def count_decision(self, state: str) -> None:
-        """An approval ended so."""
+        """Count how an approval ended."""
         if self.container.advanced_services is not None:
             self.container.advanced_services.counters.decided(state)
 
     def why_not(self, mode: Mode) -> str | None:
-        """Why it cannot be set: something that restricts requests would be left out."""
+        """Return why a mode cannot be set: it would ignore configured restrictions."""
         settings = self._settings
         if mode == "proxy" and (settings.policies or settings.filters):
             what = "policies" if settings.policies else "security.filters"
@@ -138,7 +138,7 @@ class Modes:
         return None
 
     def switch(self, mode: Mode, by: str) -> Callable[[], None]:
-        """Announce it; what is answered replaces the supervisor."""
+        """Announce the switch; return the function that replaces the supervisor."""
         before = self.now
         self._recorder.event(
             Kind.MODE_SWITCHING, message=BANNER, by=by, **{"from": before, "to": mode}

@@ -1,7 +1,7 @@
-"""What was refused and decided in this project: counts, nothing more.
+"""Counts what was refused and decided in this project, and nothing more.
 
-They only grow, also when the supervisor is replaced: they are stored, about once a second while
-they change. A supervisor that is killed loses at most the last second's.
+The counts only grow, even when the supervisor is replaced: they are stored about once a second
+while they change. A killed supervisor loses at most the last second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.authority import SecurityMetrics
 
 KEY = "security_tallies"
-"""The name that they are stored by."""
+"""The name under which they are stored."""
 SAVE_SECONDS = 1.0
 _log = logger("security_tallies")
 
@@ -31,7 +31,7 @@ class StoredCounts(msgspec.Struct, frozen=True):
 
 
 class SecurityCounters:
-    """Every label is one of a few words."""
+    """Counts; every label is one of a few words."""
 
     def __init__(self) -> None:
         self._refusals: Counter[tuple[str, str, str]] = Counter()
@@ -47,7 +47,7 @@ class SecurityCounters:
         save: Callable[[str], None],
         later: Callable[[float, Callable[[], None]], Any],
     ) -> None:
-        """Go on with the stored counts, and store every change from now on."""
+        """Continue with the stored counts, and store every change from now on."""
         self._save, self._later = save, later
         try:
             stored = msgspec.json.decode(text, type=StoredCounts) if text else StoredCounts()

@@ -1,0 +1,1 @@
+"""Keeps the gate process and the listening sockets of the network doors."""

@@ -1,7 +1,7 @@
 """Keeps the gate running: the process that speaks HTTP, a client of ours like any other.
 
-Kept as a service is, by a runner of its own, and hidden from the user's list. Its listening
-socket is held by the keeper: a gate that is killed comes back on the same one.
+It is kept like a service, by a runner of its own, but is in no list of services. The keeper holds
+its listening socket: a killed gate comes back on the same one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 NAME = GATE_SERVICE
 RELAYS = "mcp"
-"""The Unix socket of the relays of assistants."""
+"""The Unix socket for the relays of assistants."""
 START_AFTER_SECONDS = 0.5
 _CODE = "import sys; sys.path[:0]={path!r}; from holdfast.gate.main import main; main()"
 _VARIABLES = (
@@ -98,7 +98,7 @@ class Gate:
                 self._apply()
 
     def take_over(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Take what the keeper says of the gate of an earlier supervisor out of its facts."""
+        """Take the gate of an earlier supervisor out of the keeper's facts."""
         for run in facts.get("runs") or ():
             if run["service"] == NAME:
                 self._left_over = run
@@ -112,12 +112,12 @@ class Gate:
         return {**facts, **rest}
 
     def leave_behind(self, runs: list[OpenRun]) -> None:
-        """Gates of which the history says that they run, and of which the keeper knows nothing."""
+        """Note gates that run by the history, but that the keeper does not know."""
         self._left_behind += [run for run in runs if run.run_id != self.run_id]
 
     @property
     def shut(self) -> str | None:
-        """Why assistants cannot come in, if so."""
+        """Why assistants cannot connect, if they cannot."""
         if self._is_left_out:
             return "HTTP is off (`http: false`), and assistants come through its gate"
         if self._wanted is not None and self._mcp is None:
@@ -128,23 +128,23 @@ class Gate:
 
     @property
     def run_id(self) -> str | None:
-        """The run that is the gate now."""
+        """The id of the gate's present run."""
         if self._runner is not None and self._runner.run is not None:
             return self._runner.run.run_id
         return str(self._left_over["run_id"]) if self._left_over is not None else None
 
     def try_again(self) -> None:
-        """Who held the port may be gone."""
+        """Try the port again: its holder may be gone."""
         if self._has_begun and self._wanted is not None and self.door.has_failed:
             self._apply()
 
     def begin(self) -> None:
-        """The keeper has handed over what it holds."""
+        """Begin: the keeper has handed over its descriptors."""
         self._has_begun = True
         self._apply()
 
     def on_notice(self, notice: dict[str, Any]) -> bool:
-        """Take a notice that is about the gate; says whether it was."""
+        """Take a notice if it is about the gate; return whether it was."""
         if notice.get("service") != NAME:
             return False
         if self._runner is None or notice["run_id"] in self._foreign:
@@ -157,7 +157,7 @@ class Gate:
         return True
 
     async def stop(self) -> None:
-        """End it; nobody can be answered without a supervisor."""
+        """Stop the gate: without a supervisor it cannot answer."""
         self._is_ending = True
         if self._runner is not None:
             self._runner.retire()
@@ -180,18 +180,20 @@ class Gate:
         self._end_leftovers_soon()
         self._open_mcp()
         if self._runner is None and self._left_over is None:
-            # Its imports would take the time of the services that are being started.
+            # Its imports would slow down the services that are being started.
             self._environment.call_later(START_AFTER_SECONDS, self._begin_late)
         else:
             self._run(wanted)
 
     def _end_leftovers_soon(self) -> None:
-        """One at another port would go on serving it, as the line that it asks is there again."""
+        """End old gates: one at another port would go on serving, now that there is a supervisor
+        again.
+        """
         if self._left_behind:
             self._ending = asyncio.ensure_future(self._end_left_behind())
 
     async def _end_left_behind(self) -> bool:
-        """End gates of an earlier Holdfast, if the keeper finds that they are what they seem."""
+        """End gates of an earlier Holdfast, if the keeper confirms what they are."""
         runs, self._left_behind = self._left_behind, []
         self._foreign |= {run.run_id for run in runs}
         has_lived = False
@@ -246,7 +248,7 @@ class Gate:
         if (files := self.door.certificate(wanted)) is not None:
             env |= {"HOLDFAST_GATE_CERT": files[0], "HOLDFAST_GATE_KEY": files[1]}
             env["HOLDFAST_GATE_SELF_MADE"] = wanted.host if wanted.self_made else ""
-        # Another place is another run: a socket is passed on at the start only.
+        # Another address needs another run: a socket is passed on only at the start.
         env["HOLDFAST_GATE_ADDRESS"] = self.door.address
         sockets = [SOCKET]
         if self._mcp is not None:

@@ -1,7 +1,7 @@
-"""Where the gate listens: its socket, its certificate, and what there is to say about both.
+"""Where the gate listens: its socket, its certificate, and notes about both.
 
-A port that somebody else has is settled by `taken_ports`, which takes a moment; everything
-else goes on meanwhile.
+`port_conflicts` resolves a port that another process holds. That takes a moment; everything else
+goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SOCKET = "http"
 SETTLED_SECONDS = 3.0
 CERTIFICATE, KEY = "gate.crt", "gate.key"
 _KNOWS_LOCALHOST: bool = sys.platform == "linux"
-"""Whether browsers take every name below `localhost` for this machine without asking."""
+"""Whether browsers resolve every name below `localhost` to this machine."""
 _HERE = ("127.0.0.1", "::1", "0.0.0.0", "::")
 _log = logger("gate")
 
@@ -63,7 +63,7 @@ class HttpDoor:
 
     @property
     def note(self) -> str:
-        """What there is to say about where it is, or why it is nowhere."""
+        """What there is to say about its address, or why it has none."""
         return self._notes.get(SOCKET, "")
 
     def open(
@@ -72,7 +72,7 @@ class HttpDoor:
         then: Callable[[HttpSpec], None],
         end_leftovers: Callable[[], Awaitable[bool]],
     ) -> None:
-        """Listen, now or in a moment, and say so to `then`."""
+        """Listen, now or in a moment, and call `then`."""
         self._stop_settling()
         self._spec, self.has_failed = spec, False
         try:
@@ -96,12 +96,12 @@ class HttpDoor:
         self._listeners.close(SOCKET)
 
     async def settled(self) -> None:
-        """Returns when it is known where the door is, or that it stays closed; soon anyway."""
+        """Return when it is known whether there is an address; after a short time in any case."""
         if self._settling is not None:
             await asyncio.wait([self._settling], timeout=SETTLED_SECONDS)
 
     def certificate(self, spec: HttpSpec | None) -> tuple[str, str] | None:
-        """The files of certificate and key, if there are to be any."""
+        """Return the files of certificate and key, if TLS is configured."""
         if spec is None:
             return None
         if spec.self_made:
@@ -110,7 +110,7 @@ class HttpDoor:
 
     @property
     def fingerprint(self) -> str | None:
-        """SHA-256 of the certificate that is shown, as browsers write it."""
+        """SHA-256 of the certificate, as browsers write it."""
         files = self.certificate(self._spec)
         if files is None:
             return None
@@ -124,10 +124,10 @@ class HttpDoor:
 
     @property
     def browser_address(self) -> str | None:
-        """By which name a browser is to call it.
+        """The address that a browser should use.
 
-        Not 127.0.0.1 where that can be helped: a browser shows cookies of a host to all of its
-        ports, and programs under development listen there.
+        Not 127.0.0.1 if possible: a browser sends the cookies of a host to all of its ports, and
+        programs under development listen there.
         """
         address, spec = self._addresses.get(SOCKET), self._spec
         if address is None or spec is None:

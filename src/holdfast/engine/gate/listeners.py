@@ -1,7 +1,7 @@
 """Listening sockets of the network doors: bound here, held by the keeper.
 
-A new supervisor goes on with the same sockets, so no connection is refused meanwhile. A port
-that somebody else has is never taken from them: `taken_ports` finds out who that is.
+A new supervisor continues with the same sockets, so no connection is refused meanwhile. A port that
+another process holds is never taken by force: `port_conflicts` finds out who holds it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ BACKLOG = 128
 
 
 class PortTaken(Failed):
-    """Somebody listens there already."""
+    """Another process listens there."""
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """A socket that listens, and where."""
+    """A listening socket, and its address."""
 
     sock: socket.socket
     host: str
@@ -37,15 +37,15 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 class Listeners:
-    """At most one listening socket for each name of a door."""
+    """At most one listening socket for each door."""
 
     def __init__(self, link: KeeperLink) -> None:
         self._link = link
 
     def open(self, name: str, host: str, port: int, *, is_port_given: bool) -> Listener:
-        """The socket of a door, the one that is held already where it is the same.
+        """Return the socket of a door; the held one if its address is the same.
 
-        Raises PortTaken if somebody else listens there; the one that was held stays open then.
+        Raises PortTaken if another process listens there; a held socket stays open then.
         """
         held = self._link.held.get(keeper_memory.listener(name))
         if held is not None and self._link.kept.get(keeper_memory.listener(name)) == _asked(
@@ -57,13 +57,15 @@ class Listeners:
         except PortTaken:
             if held is None or not _is_at(held, port):
                 raise
-            # It is ours, at another address of the same port.
+            # The port is ours, at another address.
             self.close(name)
             sock = _bound(host, port)
         return self._hold(name, sock, _asked(host, port, is_port_given))
 
     def open_next(self, name: str, host: str, port: int) -> Listener:
-        """The first free port behind one that is taken, for who did not ask for that very one."""
+        """Listen on the first free port after a taken one, if the user did not ask for that very
+        port.
+        """
         for number in range(port + 1, min(port + TRIES, 65536)):
             try:
                 sock = _bound(host, number)
@@ -73,7 +75,7 @@ class Listeners:
         raise PortTaken(f"ports {port} to {port + TRIES - 1} on {host} are all in use")
 
     def close(self, name: str) -> None:
-        """Give the socket back; who connects is refused from now on."""
+        """Release the socket; connections are refused from now on."""
         self._link.release(keeper_memory.listener(name))
         self._link.keep(keeper_memory.listener(name), None)
 

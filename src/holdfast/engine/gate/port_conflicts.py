@@ -1,9 +1,8 @@
-"""What to do about a port that somebody else has: find out who, and never take it by force.
+"""Resolves a port that another process holds: finds out which, and never takes it by force.
 
-A gate that an earlier Holdfast of this same state folder left behind is asked to give the port
-back. It proves who it is by the header that every answer of a gate carries; it is told by a
-token that is good for nothing else, because anybody can send such a header. Everybody else is
-named and left alone.
+An old gate of this same state folder is asked to give the port back. It proves its identity by the
+header that every answer of a gate carries. The request carries a token that is good for nothing
+else, because anybody can send such a header. Every other process is named and left alone.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _log = logger("ports")
 
 
 class PortHolder(NamedTuple):
-    """Who has a port. `instance` is what it says to be, if it is a Holdfast."""
+    """The process that has a port. `instance` is what it claims to be, if it is a Holdfast."""
 
     described: str
     base: str = ""
@@ -38,7 +37,7 @@ class PortHolder(NamedTuple):
 
 
 class OpenedPort(NamedTuple):
-    """A listening socket after all. `note`: what is to be said of where it is."""
+    """A listening socket, with a note about its address."""
 
     listener: Listener
     note: str = ""
@@ -46,7 +45,7 @@ class OpenedPort(NamedTuple):
 
 
 class PortConflicts:
-    """Settles conflicts about ports of this Holdfast's doors."""
+    """Resolves conflicts about the ports of this Holdfast's doors."""
 
     def __init__(self, listeners: Listeners, tokens: Tokens, instance: str) -> None:
         self._listeners = listeners
@@ -63,11 +62,11 @@ class PortConflicts:
         certificate: str | None = None,
         end_leftovers: Callable[[], Awaitable[bool]] | None = None,
     ) -> OpenedPort:
-        """A listening socket after all; raises PortTaken, which names the holder.
+        """Return a listening socket after all; raises PortTaken, which names the holder.
 
-        `certificate`: the one that a gate of ours would show; no other is trusted.
+        `certificate` is the only one that is trusted: the one that our gate would show.
         `end_leftovers` ends runs of an earlier Holdfast that the keeper knows to be ours, and
-        says whether there were any.
+        returns whether there were any.
         """
         holder = await self._holder(host, port, certificate)
         if holder.instance == self._instance:
@@ -95,18 +94,18 @@ class PortConflicts:
         holder: PortHolder,
         certificate: str | None,
     ) -> Listener | None:
-        """The port of an earlier gate of ours, which gives it back; None if it does not."""
+        """Return the port of an old gate that gives it back; None if it does not."""
         for number in range(1, TRIES + 1):
             is_told = await self._ask(holder, certificate)
             _log.info("port %d: an earlier gate is asked for it (%d): %s", port, number, is_told)
-            # Also if it refused: it may be on its way out for other reasons.
+            # Even after a refusal: it may be about to end for other reasons.
             listener = await self._freed(name, host, port, is_port_given)
             if listener is not None:
                 return listener
         return None
 
     async def _freed(self, name: str, host: str, port: int, is_port_given: bool) -> Listener | None:
-        """The port, once its holder has let go of it; the kernel tells nobody when."""
+        """Return the port once its holder has released it. The kernel does not announce that."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + FREED_WITHIN_SECONDS
         while loop.time() < deadline:
@@ -155,7 +154,7 @@ class PortConflicts:
 
 
 def notes_now(notes: Mapping[str, str]) -> dict[str, str]:
-    """What there is to say of the doors now: a holder may have let go of its port since."""
+    """Return the notes about the doors as they are now: a holder may have released its port."""
     return {name: _note_now(note) for name, note in notes.items()}
 
 

@@ -1,0 +1,1 @@
+"""Runs git in repositories: commands, cached status, checkpoints."""

@@ -1,7 +1,7 @@
-"""Checkpoints: the files of a work tree as they were, as commits on refs of their own.
+"""Checkpoints: the files of a work tree at a moment, as commits on refs of their own.
 
-Made before the first change of a session, when asked, and before anything is brought back. Work
-tree, index and branches stay as they are. Who makes one holds the repository's turn.
+Made before the first change of a session, on request, and before every restore. Work tree, index
+and branches stay untouched. The caller holds the repository's lock.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class _WorkTreeSnapshot(NamedTuple):
     tree: str
     skipped: list[str]
     ignored: list[str]
-    """Files and folders that were there and are not in it; folders end with a slash."""
+    """Files and folders that exist but are not in the checkpoint; folders end with a slash."""
 
 
 class Checkpoints:
-    """Makes, lists and brings back checkpoints."""
+    """Makes, lists and restores checkpoints."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Checkpoints:
         self._begun: set[tuple[str, str]] = set()
 
     async def ensure(self, repository: Repository, session: str) -> Checkpoint | None:
-        """The first checkpoint of a session; None: it has one."""
+        """Make the first checkpoint of a session; return None if it has one."""
         key = (session, repository.tree.name)
         if key in self._begun:
             return None
@@ -82,7 +82,7 @@ class Checkpoints:
         return (await self._make(repository, note, session))[0]
 
     async def known(self, repository: Repository) -> list[Checkpoint]:
-        """All of a repository, the newest first."""
+        """Return all checkpoints of a repository, newest first."""
         output = await self._git.check(
             repository, "for-each-ref", "--sort=-refname", f"--format={_FORMAT}", REFS
         )
@@ -96,7 +96,7 @@ class Checkpoints:
     async def find(
         self, repository: Repository, name: str | None, session: str | None
     ) -> Checkpoint:
-        """The one that is meant: by its id, or the newest."""
+        """Return the checkpoint with this id, or the newest."""
         known = await self.known(repository)
         if name is not None:
             for one in known:
@@ -112,7 +112,7 @@ class Checkpoints:
     async def restore(
         self, repository: Repository, wanted: Checkpoint, session: str | None, *, is_dry: bool
     ) -> tuple[Checkpoint | None, list[GitFile]]:
-        """Files as they were; what is there now is kept in a further checkpoint first."""
+        """Restore files. What is there now is saved in another checkpoint first."""
         saved: Checkpoint | None = None
         if is_dry:
             seen = await self._see(repository)
@@ -133,10 +133,10 @@ class Checkpoints:
             return saved, files
         top, paths = repository.work_tree, [file.path for file in files]
         modes = await self._in_thread(shadow.modes_of, top, paths)
-        # A file as young as the index counts as changed until git has looked into it.
+        # A file as young as the index counts as changed until git has read it.
         words = ("update-index", "-q", "--refresh")
         await self._run(repository, seen, *words, may_fail=lambda _: True)
-        # Refuses, and changes nothing, if a file is another one than in the tree just taken.
+        # Refuses, and changes nothing, if a file differs from the tree just taken.
         await self._run(repository, seen, "read-tree", "-m", "-u", seen.tree, tree)
         await self._in_thread(shadow.keep_modes, repository, self._roots().opener, modes)
         return saved, files
@@ -144,7 +144,9 @@ class Checkpoints:
     async def _refuse_overwriting(
         self, repository: Repository, seen: _WorkTreeSnapshot, files: Sequence[GitFile]
     ) -> None:
-        """What no checkpoint holds, because it is ignored or too large, would be gone."""
+        """Refuse to overwrite files that no checkpoint holds, because they are ignored or too
+        large.
+        """
         new = [file.path for file in files if file.change == "added"]
         there = await self._in_thread(shadow.in_the_way, repository.work_tree, new)
         if not there:
@@ -158,7 +160,9 @@ class Checkpoints:
     async def _left_out_of(
         self, repository: Repository, seen: _WorkTreeSnapshot, wanted: Checkpoint
     ) -> Callable[[str], bool]:
-        """Tells files that were there, but are not in a checkpoint: they are not removed."""
+        """Return a test for files that existed, but are not in the checkpoint: they are not
+        removed.
+        """
         words = ("log", "-1", "--format=%B", wanted.commit)
         facts = _facts_of(parsing.text_of((await self._run(repository, seen, *words)).out))
         files = {*(facts.get("skipped") or ()), *(facts.get("ignored") or ())}
@@ -168,15 +172,16 @@ class Checkpoints:
     async def _between(
         self, repository: Repository, seen: _WorkTreeSnapshot, tree: str
     ) -> list[RawChange]:
-        """What is other in a tree than it is now."""
+        """Return what differs between the present tree and another."""
         words = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", seen.tree, tree)
         return parsing.parse_raw((await self._run(repository, seen, *words)).out)
 
     async def _with(
         self, repository: Repository, seen: _WorkTreeSnapshot, tree: str, kept: Sequence[RawChange]
     ) -> str:
-        """A tree in which some files are as they are now: those that were left out of it, and
-        those that may not be changed."""
+        """Return a tree in which some files are as they are now: those that were left out of it,
+        and those that may not be changed.
+        """
         path = f"{seen.shadow.folder}/index.wanted"
         aside = seen._replace(shadow=seen.shadow._replace(env={**seen.shadow.env, _INDEX: path}))
         await self._run(repository, aside, "read-tree", tree)
@@ -217,12 +222,12 @@ class Checkpoints:
         return made, seen
 
     async def _see(self, repository: Repository) -> _WorkTreeSnapshot:
-        """The work tree as a tree of git, byte for byte."""
+        """Return the work tree as a tree of git, byte for byte."""
         shade, config = await self._shadow(repository)
         try:
             return await self._take(repository, shade, config)
         except Failed:
-            # An index that another version wrote, or that was cut off: look at every file.
+            # Another version may have written the index, or it was cut off: look at every file.
             await self._in_thread(shadow.forget_index, shade)
             shade, config = await self._shadow(repository, may_seed=False)
             return await self._take(repository, shade, config)
@@ -277,7 +282,9 @@ class Checkpoints:
         return shade, config
 
     async def _has_hidden_files(self, repository: Repository) -> bool:
-        """Whether git was told not to look at some files: a copy of its index would not either."""
+        """Return whether git was told to ignore changes of some files: a copy of its index would,
+        too.
+        """
         output = await self._git.check(repository, "ls-files", "-z", "-v")
         tags = {entry[:1] for entry in output.out.split(b"\0") if entry}
         return output.is_cut or any(tag == b"S" or tag.islower() for tag in tags)
@@ -316,7 +323,7 @@ class Checkpoints:
 
 
 def would_be_lost(paths: Sequence[str]) -> Failed:
-    """Files that are in the way and that nothing else holds."""
+    """Return the error about files that are in the way and that nothing else holds."""
     paths = [parsing.shown(path) for path in paths[:200]]
     return Failed(
         "these files are in no checkpoint and would be lost: " + ", ".join(paths[:20]),
@@ -326,7 +333,9 @@ def would_be_lost(paths: Sequence[str]) -> Failed:
 
 
 def _is_only_unreadable(output: Output) -> bool:
-    """Who may not read a file cannot change it for an assistant either."""
+    """Return whether files were only unreadable: such a file cannot be changed for an assistant
+    either.
+    """
     said = [line for line in output.err.splitlines() if line.startswith(("error:", "fatal:"))]
     return bool(said) and all(
         line.endswith(": Permission denied") or "unable to index file" in line for line in said

@@ -1,13 +1,13 @@
-"""Git as a task: opens the repository, keeps it from running code, and runs one command.
+"""Runs git as a task: opens the repository, keeps it from running code, runs one command.
 
-Owns what is known of each repository's configuration, read anew whenever its files change, and
-the turn of those who change one repository. Decides nothing about who may ask.
+Owns what is known of each repository's configuration, which is read again whenever its files
+change, and a lock for each repository that is changed. Decides nothing about permission.
 
-Git is given descriptors instead of names (its folder, GIT_DIR, GIT_COMMON_DIR and the objects), so
-that a folder that is swapped for a link leads it nowhere else. But git asks for the name of its
-folder and goes there again, and follows paths below it. So the kernel keeps it, by Landlock, to
-what was opened. Where there is no Landlock, the names are compared before and afterwards: what
-happens in between is not seen.
+Git gets descriptors instead of names (its folder, GIT_DIR, GIT_COMMON_DIR and the objects), so that
+a folder that is swapped for a link leads it nowhere else. But git asks for the name of its folder,
+goes there again, and follows paths below it. So the kernel confines it, by Landlock, to what was
+opened. Without Landlock the names are compared before and afterwards; what happens in between is
+not noticed.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from holdfast.vocabulary.errors import Failed, NotFound, Refused, UsageError
 from holdfast.vocabulary.specs.git import GitSpec
 
 OLDEST_GIT = (2, 32)
-"""The first that can be told to read no configuration but the repository's."""
+"""The first version that can be told to read no configuration but the repository's."""
 READ_SECONDS = 25.0
 CHANGE_SECONDS = 45.0
 MOST_PARSED = 16 << 20
 _MOST_KNOWN = 100
 _MOST_OVERRIDES = 1000
-"""Git looks through all of them for each; a configuration with more is no honest one."""
+"""Git searches all of them for each one; no honest configuration has more."""
 _MOST_LINKS = 200
 _LONGEST_LINK = 4096
 T = TypeVar("T")
@@ -58,10 +58,10 @@ _SYSTEM = (
     *("/etc/localtime", "/etc/hosts", "/etc/host.conf", "/etc/resolv.conf", "/etc/gai.conf"),
     *("/dev/urandom", "/sys/devices/system/cpu/online"),
 )
-"""No folder in which somebody keeps repositories."""
+"""None of these is a folder in which people keep repositories."""
 _HELD = re.compile(r"/proc/self/fd/\d+")
 _HELD_STORE = re.compile(_HELD.pattern + r"(?=/(?:[0-9a-f]{2}|pack|info/alternates)\b)")
-"""How git calls the folders that it found open: its objects, and all others."""
+"""How git's messages name the folders that it got as descriptors."""
 _log = logger("git")
 _PASSED = ("TZ", "TMPDIR", "XDG_CONFIG_HOME")
 
@@ -73,7 +73,7 @@ class Output(NamedTuple):
     out: bytes
     err: str
     is_cut: bool = False
-    """Whether it had more to say than was wanted."""
+    """Whether it would have printed more than was wanted."""
 
     @property
     def is_success(self) -> bool:
@@ -91,7 +91,7 @@ class _Known(NamedTuple):
     entries: list[Entry]
     filters: list[str]
     files: tuple[str, ...]
-    """That its configuration includes."""
+    """The files that its configuration includes."""
 
 
 class Git:
@@ -114,13 +114,13 @@ class Git:
         self._turns: dict[str, asyncio.Lock] = {}
         self._program: str | None = None
         self._system: tuple[str, ...] | None = None
-        """What git needs of the system to run; None: it is not confined."""
+        """The parts of the system that git may reach; None: it is not confined."""
 
     @asynccontextmanager
     async def opened(
         self, start: Located, roots: Roots, *, may_be_missing: bool = False
     ) -> AsyncIterator[Repository]:
-        """The repository of a folder, or of a file that may not be there yet, while it is open."""
+        """Open the repository of a folder, or of a file that may not exist yet."""
         looking = self.opened_and(start, roots, lambda _: None, may_be_missing=may_be_missing)
         async with looking as (repository, _):
             yield repository
@@ -134,7 +134,7 @@ class Git:
         *,
         may_be_missing: bool = False,
     ) -> AsyncIterator[tuple[Repository, T]]:
-        """The same, and what else is to be seen there, in the same thread."""
+        """Open it, and call `look` in the same thread."""
         users_files, spec = _users_files(self._home(), self._passed()), self._spec()
 
         def find() -> tuple[ExitStack, Repository, T]:
@@ -162,26 +162,28 @@ class Git:
             stack.close()
 
     def turn(self, repository: Repository) -> asyncio.Lock:
-        """Held by who changes it: git's own locks fail instead of waiting."""
+        """Return the lock for changing a repository: git's own locks fail instead of waiting."""
         if len(self._turns) > _MOST_KNOWN:
             self._turns = {key: lock for key, lock in self._turns.items() if lock.locked()}
         return self._turns.setdefault(repository.common.name, asyncio.Lock())
 
     async def filters(self, repository: Repository) -> list[str]:
-        """Filters of its configuration that are not run."""
+        """Return the filters of its configuration that are not run."""
         if self._spec().allow_programs:
             return []
         return (await self._learn(repository)).filters
 
     async def excludes_file(self, repository: Repository) -> str | None:
-        """Where more patterns of ignored files are."""
+        """Return the path of the user's file with more ignore patterns."""
         users = await self._users_entries(repository)
         entries = dict([*users, *(await self._learn(repository)).entries])
         return entries.get("core.excludesfile")
 
     async def ignore_files(self, repository: Repository) -> list[str] | None:
-        """Files of the user's that say what is ignored, or how files are taken; None: which
-        ones may change without a trace, or cannot be told."""
+        """Return the user's files that say what is ignored, or how files are converted.
+
+        None: they may change without a trace, or are not known.
+        """
         known = await self._learn(repository)
         users = await self._users_entries(repository)
         if safety.has_includes([*users, *known.entries]):
@@ -197,7 +199,7 @@ class Git:
         return [*named, f"{place}/git/ignore", f"{place}/git/attributes"]
 
     def settings_key(self) -> tuple[object, ...]:
-        """Other than before if git may answer otherwise."""
+        """Return a key that changes whenever git may answer differently."""
         return self._spec(), self._users_key, self._program
 
     async def configured(self, repository: Repository) -> dict[str, str]:
@@ -214,8 +216,10 @@ class Git:
         config: Sequence[Entry] = (),
         is_guarded: bool = True,
     ) -> Output:
-        """One command of git, to its end, or until there is enough of it. Not `is_guarded`:
-        with no configuration of the repository in play."""
+        """Run one command of git to its end, or until there is enough output.
+
+        Without `is_guarded` the repository's configuration plays no part.
+        """
         known = await self._learn(repository)
         users = await self._users_entries(repository)
         spec = self._spec()
@@ -249,14 +253,14 @@ class Git:
         return output
 
     async def check(self, repository: Repository, *words: str, **options: Any) -> Output:
-        """The same; raises if git says no."""
+        """Run a command; raises if git fails."""
         output = await self.run(repository, *words, **options)
         if not output.is_success:
             raise failure_of(output, words[0])
         return output
 
     async def commit_of(self, repository: Repository, revision: str) -> str:
-        """The commit that a revision means; raises for what is none."""
+        """Return the commit that a revision means; raises if there is none."""
         text = safety.check_revision(revision)
         words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}")
         output = await self.run(repository, *words)
@@ -267,7 +271,7 @@ class Git:
     async def link_targets(
         self, repository: Repository, changes: Sequence[RawChange]
     ) -> dict[str, str]:
-        """Where the paths lead that would become symbolic links."""
+        """Return the targets of the paths that would become symbolic links."""
         links = {one.path: one.blob for one in changes if one.is_link}
         blobs = dict.fromkeys(links.values(), "")
         if len(blobs) > _MOST_LINKS:
@@ -279,8 +283,9 @@ class Git:
         return {path: blobs[blob] for path, blob in links.items()}
 
     async def _learn(self, repository: Repository) -> _Known:
-        """The repository's configuration, as git itself reads it now: what was found a while ago
-        may be another one, and name other programs."""
+        """Return the repository's configuration as git reads it now: an older answer may be
+        outdated, and name other programs.
+        """
         repository = await self._in_thread(places.as_it_is, repository)
         known = self._known.get(repository.signature)
         if known is not None:
@@ -312,14 +317,16 @@ class Git:
             await self._in_thread(_check_owner, repository)
         known = _Known(entries, safety.filters_of(entries), files)
         if not safety.has_includes(entries):
-            # What is included may change without a trace in the repository itself.
+            # An included file may change without a trace in the repository itself.
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             self._known[repository.signature] = known
         return known
 
     def _check_origins(self, repository: Repository, origins: Sequence[str]) -> tuple[str, ...]:
-        """Files that the configuration includes; Refused for one below no root, or denied."""
+        """Return the files that the configuration includes; raises Refused for one below no root,
+        or denied.
+        """
         own = tuple(f"{folder}/" for folder in (repository.git_dir, repository.common_dir))
         found = []
         for origin in origins:
@@ -333,7 +340,7 @@ class Git:
     def _confinement(
         self, repository: Repository, files: Sequence[str], more: Mapping[str, str]
     ) -> Confinement | None:
-        """What git may reach: the system's programs, what was opened, and our own files."""
+        """Return what git may reach: the system's programs, what was opened, and our own files."""
         if self._system is None:
             return None
         own = [more["GIT_DIR"]] if "GIT_DIR" in more else []
@@ -344,7 +351,7 @@ class Git:
         return Confinement((*self._system, *files), (*_DEVICES, *opened, *own), held)
 
     def _pattern_files(self, entries: Sequence[Entry], repository: Repository) -> list[str]:
-        """Files that say what is ignored, and which attributes files have."""
+        """Return the files that say what is ignored, and which attributes files have."""
         home = self._home()
         place = self._passed().get("XDG_CONFIG_HOME") or f"{home}/.config"
         found = [f"{place}/git/ignore", f"{place}/git/attributes"]
@@ -355,8 +362,9 @@ class Git:
         return found
 
     async def _users_entries(self, repository: Repository) -> list[Entry]:
-        """What the user's own configuration says for this repository, as far as it runs nothing;
-        and what it includes, which may depend on where the repository is."""
+        """Return the harmless entries of the user's own configuration for this repository, and its
+        includes, which may depend on where the repository is.
+        """
         known = self._users.get(self._users_key)
         if known is not None:
             return known
@@ -419,7 +427,7 @@ class Git:
             raise Failed(f"{text or 'this git'} is too old to be kept from running code",
                          f"install git {needed} or newer")  # fmt: skip
         if self._system is None and await self._in_thread(landlock.version):
-            # A git in an unusual place may need more than we know of: then it is not confined.
+            # A git in an unusual place may need more than we know: then it is not confined.
             where = (await self._tasks.run(replace(task, argv=(found, "--exec-path")))).out
             system: tuple[str, ...] = await self._in_thread(_system, found, os.fsdecode(where))
             confined = replace(task, confinement=Confinement(system, _DEVICES))
@@ -432,7 +440,7 @@ class Git:
 
     def _path(self) -> str:
         places = [*self._environ().get("PATH", "").split(":"), "/usr/local/bin", "/usr/bin", "/bin"]
-        # A folder that is no absolute path would mean one of the repository's.
+        # A relative folder would mean one of the repository's.
         return ":".join(dict.fromkeys(place for place in places if place.startswith("/")))
 
     def _home(self) -> str:
@@ -444,8 +452,8 @@ class Git:
 
 
 def failure_of(output: Output, what: str) -> Failed:
-    """What git said, as an error with the files that it names."""
-    # Git quotes attributes that it does not understand: from a file that may be any.
+    """Return git's error message as an error, with the files that it names."""
+    # Git quotes attributes that it does not understand, from any file.
     lines = [
         line for line in output.err.splitlines()
         if line.strip() and "is not a valid attribute name" not in line
@@ -479,13 +487,15 @@ def _users_files(home: str, passed: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _close_unused(finding: asyncio.Future[Any]) -> None:
-    """Nobody waits for this repository any more."""
+    """Close a repository that nobody waits for."""
     if not finding.cancelled() and finding.exception() is None:
         finding.result()[0].close()
 
 
 def _places(repository: Repository) -> dict[str, str]:
-    """Where git finds the data of a repository, whatever a file of it says."""
+    """Return the variables that tell git where the data are, whatever a file of the repository
+    says.
+    """
     return {
         "GIT_COMMON_DIR": repository.common_dir,
         "GIT_OBJECT_DIRECTORY": repository.store.path,
@@ -493,7 +503,7 @@ def _places(repository: Repository) -> dict[str, str]:
 
 
 def _with_names(text: str, repository: Repository) -> str:
-    """What git says, with names of folders instead of descriptors."""
+    """Return git's message with names of folders instead of descriptors."""
     for anchor in repository.anchors:
         text = text.replace(anchor.path, anchor.name)
     text = _HELD_STORE.sub(lambda _: repository.store.name, text)
@@ -501,7 +511,7 @@ def _with_names(text: str, repository: Repository) -> str:
 
 
 def _system(program: str, libraries: str) -> tuple[str, ...]:
-    """Folders and files of the system that git needs."""
+    """Return the folders and files of the system that git needs."""
     wanted = [os.path.dirname(os.path.realpath(program)), libraries.strip(), *_SYSTEM]
     found = (os.path.realpath(path) for path in wanted if path.startswith("/"))
     return tuple(dict.fromkeys(path for path in found if os.path.exists(path)))

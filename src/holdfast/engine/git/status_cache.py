@@ -1,7 +1,8 @@
-"""The last answer of `git status` of each repository, told again only while it still holds.
+"""Caches the last answer of `git status` of each repository, and uses it while it still holds.
 
-Starting git takes longer than looking whether anything has changed. Whatever cannot be told for
-sure is asked anew: a wrong answer is worse than a slow one.
+Starting git takes longer than checking whether anything changed. In any doubt git is asked again: a
+wrong answer is worse than a slow one. Only `context.git_status` uses this cache; without it, `ask`
+would run `git status` every time.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class GitStatus(NamedTuple):
 
 
 class _Before(NamedTuple):
-    """How things were before git was asked."""
+    """The state of things before git was asked."""
 
     key: tuple[Mark, ...]
     refs: tuple[Mark, ...]
@@ -50,7 +51,7 @@ class _Before(NamedTuple):
     began: int
 
     def is_settled(self) -> bool:
-        """Whether a further change would show."""
+        """Return whether a later change would be noticeable."""
         seen = self.seen
         marks = [] if seen is None else [*seen.marks, *seen.files]
         newest = work_tree_state.newest_in([*self.key, *self.refs, *marks])
@@ -83,8 +84,11 @@ class StatusCache:
     async def ask(
         self, start: Located, roots: Roots, check: Callable[[Located], None] = lambda _: None
     ) -> tuple[Repository, GitStatus]:
-        """The state of the work tree that a folder is in; `check` may refuse the one that is found.
-        The repository is told by its place only: it is open no more."""
+        """Return the state of the work tree that a folder is in.
+
+        `check` may refuse the repository. The returned repository is closed: only its place is of
+        use.
+        """
         async with self._git.opened_and(start, roots, self._look) as (repository, seen):
             check(repository.place)
             known, before, under_way = seen
@@ -140,12 +144,12 @@ class StatusCache:
         self._learn_soon(repository.place, roots, known, work_tree_state.newest_in(before.key))
 
     def _learn_soon(self, place: Located, roots: Roots, known: _Known, newest: int) -> None:
-        """Find out what there is to look at, after the answer is given and things are settled."""
+        """Learn what has to be looked at, after the answer is given and changes have stopped."""
         now = time.monotonic()
         if known.learning is not None or now - known.learned_at < _RELEARN_SECONDS:
             return
         known.learned_at = now
-        age = time.time_ns() - newest  # stamps of files are wall time
+        age = time.time_ns() - newest  # times of files are wall time
         wait = min(RACY_NANOSECONDS, RACY_NANOSECONDS - age) / 1e9
         task = asyncio.get_running_loop().create_task(self._learn_later(place, roots, known, wait))
         known.learning = task
@@ -182,7 +186,7 @@ class StatusCache:
 def _answer_of(output: Output, under_way: str | None) -> GitStatus:
     if not output.is_success:
         raise failure_of(output, "status")
-    # An answer that was cut ends in the middle of an entry.
+    # A cut answer ends in the middle of an entry.
     data = output.out[: output.out.rfind(b"\0") + 1] if output.is_cut else output.out
     return GitStatus(parse_status(data), under_way, not output.is_cut)
 

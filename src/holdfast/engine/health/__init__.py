@@ -1,0 +1,1 @@
+"""Readiness and health of live runs: probes, and what services report themselves."""

@@ -1,7 +1,8 @@
-"""Where services say how they are: a socket for each, and a pipe where one wants s6's way.
+"""The sockets over which services report their state, and the pipe for services in the manner of
+s6.
 
-The keeper holds them, so that nothing which is said while no supervisor is there is lost.
-Only processes of the live run are listened to.
+The keeper holds them, so that no message is lost while there is no supervisor. Only processes of
+the live run are heard.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ class NotifySockets(RunObserver):
         self._secret = ""
         self._sockets: dict[str, socket.socket] = {}
         self._pipes: dict[str, int] = {}
-        """By the run that writes into them: a newline of one run never counts for another."""
+        """By run id: a newline of one run never counts for another."""
         self._runners: dict[str, Runner] = {}
         self._candidates: dict[str, RunSlot] = {}
         self._refused: set[str] = set()
         self._has_spares = False
 
-    # The service
+    # Runs
 
     def spawning(self, runner: Runner, message: dict[str, Any]) -> None:
-        """Tell the run where it can say how it is."""
+        """Tell the run where it can report."""
         if runner.declaration.spec.notify is not None:
             self._runners[runner.name] = runner
             self._prepare(runner, message)
@@ -76,7 +77,7 @@ class NotifySockets(RunObserver):
             message["ready_fd"] = {"name": PIPE_END + run_id, "fd": spec.notify.fd}
 
     def candidate_spawning(self, candidate: RunSlot, message: dict[str, Any]) -> None:
-        """The same for a candidate, which is told apart by the process that speaks."""
+        """The same for a candidate, which is recognised by the process that speaks."""
         if candidate.declaration.spec.notify is not None:
             self._candidates[candidate.name] = candidate
             self._runners.setdefault(candidate.name, candidate.runner)
@@ -104,7 +105,7 @@ class NotifySockets(RunObserver):
             self._close_pipe(runner.run.run_id)
 
     def on_spares(self) -> None:
-        """What the keeper holds is known now: go on where an earlier supervisor was."""
+        """Continue with what the keeper holds, after an earlier supervisor."""
         self._has_spares = True
         live = {runner.run.run_id for runner in self._runners.values() if runner.run is not None}
         for held in list(self._link.held):
@@ -136,7 +137,7 @@ class NotifySockets(RunObserver):
                 self._loop.add_reader(fd, self._on_pipe, name, run_id)
 
     def _open(self, name: str) -> None:
-        """Listen on the socket that is held; a survivor of everything finds it made anew."""
+        """Listen on the held socket; for a surviving service it is made anew."""
         if SOCKET + name not in self._link.held:
             try:
                 sock = notify.make_socket(self._address(name))
@@ -160,10 +161,10 @@ class NotifySockets(RunObserver):
         self._secret = self._secret or notify.secret_of(self._state)
         return notify.address(self._secret, name)
 
-    # What it says
+    # Messages
 
     def _hear_noted(self, name: str) -> None:
-        """What the keeper took down while nobody listened, of the run that lives."""
+        """Take what the keeper noted of the live run while nobody listened."""
         kept = self._link.kept.get(keeper_memory.heard(name))
         if kept is None:
             return
@@ -177,7 +178,7 @@ class NotifySockets(RunObserver):
         heard = notify.heard_newline(self._pipes[run_id])
         if heard is False:
             return
-        # Said once; a closed end would be readable for ever.
+        # It speaks once; a closed end would be readable for ever.
         self._close_pipe(run_id)
         for who in (self._candidates.get(name), self._runners.get(name)):
             if heard and who is not None and who.run is not None and who.run.run_id == run_id:
@@ -206,7 +207,7 @@ class NotifySockets(RunObserver):
                 return
         for who, run in speakers:
             if run.pid is None:
-                # It spoke before the keeper's word of its birth came; its pid is needed.
+                # It spoke before the keeper reported its start; its pid is needed.
                 self._loop.call_soon(self._hear_later, who, run, data, sender)
                 return
         for _, run in speakers[-1:]:

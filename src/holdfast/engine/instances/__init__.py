@@ -1,0 +1,1 @@
+"""Several services at once: rolling restarts, and numbers of instances."""

@@ -1,8 +1,8 @@
-"""Restarts over several services, one at a time: never more than one of them is away.
+"""Restarts several services one at a time, so that at most one of them is away.
 
-A failure or a lockdown ends it, and it says who remains on the run from before. Services that
-need others are spared until the last one is through: those restart once, not once for each. A
-reload, which has an order of its own, spares them in the same way.
+A failure or a lockdown ends it, and the answer names those that still have their old run. Services
+that depend on them wait until the last one is done, and restart once, not once for each. A reload
+has its own order, and spares dependents in the same way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOCKED = "a lockdown began meanwhile"
 
 
 class Rolling:
-    """Rolls over services."""
+    """Restarts services one at a time."""
 
     def __init__(self, roster: Roster, admission: Admission, recorder: Recorder) -> None:
         self._roster = roster
@@ -37,7 +37,7 @@ class Rolling:
     async def restart(
         self, names: list[str], *, ready_seconds: float, is_held: Callable[[], bool]
     ) -> RollingResult:
-        """Restart these in their order, until `is_held`; answers what became of each."""
+        """Restart these in their order, until `is_held`; return what became of each."""
         taken = [name for name in names if name in self._busy]
         if taken:
             runner = self._roster.runners[taken[0]]
@@ -52,7 +52,7 @@ class Rolling:
 
     @contextmanager
     def sparing_dependents(self, names: Iterable[str]) -> Iterator[None]:
-        """New runs of these restart nobody meanwhile, and whom they concern afterwards."""
+        """Let new runs of these restart no dependent meanwhile; afterwards they do."""
         names = list(names)
         self._admission.calm(names)
         try:
@@ -61,7 +61,9 @@ class Rolling:
             self._admission.settle(names)
 
     def follow(self, name: str, *, wait: bool) -> asyncio.Future[Outcome] | None:
-        """Restart a spared one now, if what it needs has a new run; None: it has not."""
+        """Restart a spared dependent now if a service that it needs has a new run; None: it has
+        not.
+        """
         runner = self._roster.runners[name]
         reason = self._admission.reason_to_follow(runner)
         return None if reason is None else runner.restart_after(reason, wait=wait)
@@ -99,7 +101,7 @@ class Rolling:
         return RollingResult(services=outcomes, remaining=remaining, reason=reason)
 
     def _lost(self, outcomes: dict[str, Outcome]) -> str | None:
-        """Who came up, and is away again: the others had better stay."""
+        """Return which service came up and is away again: then the others keep their old run."""
         for name, outcome in outcomes.items():
             runner = self._roster.runners.get(name)
             if runner is None or outcome.outcome != "restarted":
@@ -115,7 +117,7 @@ class Rolling:
             outcome: Outcome = await runner.replace_run(ready_seconds=ready_seconds)
             return outcome
         future: asyncio.Future[Outcome] = runner.restart(wait=True)
-        # Ending takes its grace, staying up its start_seconds; what is left is readiness.
+        # Stopping takes its grace, staying up its start_seconds; what is left is for readiness.
         limit = spec.stop.grace + spec.start_seconds + ready_seconds
         done, _ = await asyncio.wait([future], timeout=limit)
         if done:

@@ -1,7 +1,7 @@
-"""How many instances of a service are wanted, where that is not what its configuration says.
+"""How many instances of a service are wanted, if not the configured number.
 
-Kept in the keeper's memory: a new supervisor goes on with it, and finishes what was cut
-short. It holds as long as the configuration wants the number that it wanted then.
+Kept in the keeper's memory: a new supervisor continues with it, and finishes what was interrupted.
+It holds until the configured number changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LoadInstances = Callable[[Template, str, int, Mapping[str, str]], dict[str, Serv
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for, and what the configuration said then."""
+    """The wanted number, and the number that was configured then."""
 
     configured: int
     wanted: int
@@ -29,7 +29,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scaling:
-    """The numbers that are in force."""
+    """The numbers in force."""
 
     def __init__(self, keeper: Keeper, roster: Roster) -> None:
         self._keeper = keeper
@@ -42,22 +42,22 @@ class Scaling:
             self._say(name)
 
     def unfinished(self) -> dict[str, int]:
-        """Services whose instances an earlier supervisor was still to start or to stop."""
+        """Return services whose instances an earlier supervisor had still to start or stop."""
         return {name: it.wanted for name, it in self._scales.items() if not it.is_done}
 
     def wanted(self, name: str, template: Template) -> int:
-        """How many instances there should be."""
+        """Return how many instances there should be."""
         scale = self._scales.get(name)
         if scale is None or scale.configured != template.instances:
             return template.instances
         return scale.wanted
 
     def begin(self, name: str, configured: int, wanted: int) -> None:
-        """From now on so many are wanted."""
+        """Want so many from now on."""
         self._set(name, Scale(configured=configured, wanted=wanted))
 
     def finish(self, name: str) -> None:
-        """Every instance is there, and none too many."""
+        """Note that every instance is there, and none too many."""
         scale = self._scales.get(name)
         if scale is not None and scale.wanted == scale.configured:
             self._set(name, None)
@@ -67,7 +67,7 @@ class Scaling:
     def fitted(
         self, configuration: Configuration, environ: Mapping[str, str], load: LoadInstances
     ) -> Configuration:
-        """The configuration with the numbers that are in force. Reads files: for a thread."""
+        """Return the configuration with the numbers in force. It reads files: use a thread."""
         services = dict(configuration.services)
         for name, template in configuration.settings.templates.items():
             count = self.wanted(name, template)
@@ -79,7 +79,7 @@ class Scaling:
         return msgspec.structs.replace(configuration, services=services)
 
     def surplus(self, name: str, count: int) -> list[str]:
-        """Instances above this number, the highest first."""
+        """Return the instances above this number, the highest first."""
         found = [
             (runner.declaration.spec.index or 0, runner.name)
             for runner in self._roster.runners.values()
@@ -88,7 +88,7 @@ class Scaling:
         return [instance for index, instance in sorted(found, reverse=True) if index > count]
 
     def told(self) -> dict[str, str]:
-        """What is not as the configuration says, in words."""
+        """Return in words what differs from the configuration."""
         return {
             name: f"scaled to {it.wanted}, configured {it.configured}"
             for name, it in self._scales.items()
@@ -96,7 +96,7 @@ class Scaling:
         }
 
     def held(self, templates: Mapping[str, Template]) -> dict[str, str]:
-        """What of it these templates would leave as it is."""
+        """Return which of these differences the given templates would keep."""
         return {
             name: words
             for name, words in self.told().items()
@@ -104,7 +104,7 @@ class Scaling:
         }
 
     def settle(self, templates: Mapping[str, Template]) -> None:
-        """Forget numbers that a configuration has overtaken."""
+        """Forget numbers that a new configuration replaces."""
         for name, scale in list(self._scales.items()):
             template = templates.get(name)
             if template is None or template.instances != scale.configured:

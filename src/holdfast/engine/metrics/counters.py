@@ -1,4 +1,4 @@
-"""What Holdfast itself has done since this supervisor began: counts and times, nothing more.
+"""Counts what Holdfast itself has done since this supervisor began.
 
 Written on the hot path: a method here is a few additions.
 """
@@ -21,21 +21,21 @@ class SupervisorCounters:
 
     def __init__(self) -> None:
         self.commands: dict[str, int] = {}
-        """Dispatched, by name."""
+        """Dispatched commands, by name."""
         self.handler_seconds = 0.0
-        """Time that handlers held the loop."""
+        """The time that handlers held the loop."""
         self.events = 0
-        """Stored."""
+        """Stored events."""
         self.spawns = 0
         self.spawn_seconds = 0.0
-        """From the request to the keeper to its answer."""
+        """The time from a request to the keeper to its answer."""
         self.restarts = 0
-        """Automatic ones."""
+        """Automatic restarts."""
         self.failures = 0
-        """Starts that failed, and runs that were condemned."""
+        """Starts that failed, and runs that were ended as a failure."""
         self.lags = 0
         self.lag_seconds = 0.0
-        """How late the loop was when it was to look at what services use."""
+        """How late the loop was when a sample was due."""
         self.lag_max = 0.0
 
     def dispatched(self, command: str, seconds: float) -> None:

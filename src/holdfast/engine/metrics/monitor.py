@@ -1,7 +1,7 @@
-"""What services use: looked at every few seconds, held to their limits, kept as history.
+"""What services use: sampled every few seconds, compared with their limits, kept as history.
 
-Lives on the loop; the looking itself is done by `sampler` in its own thread. Ends runs
-only through the runner. Without a live run it does nothing at all.
+Lives on the loop; `sampler` reads the numbers in its own thread. Ends runs only through the runner.
+Without a live run it does nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from holdfast.vocabulary.specs.settings import Settings
 
 FIRST_LOOK_SECONDS = 1.0
 FRESH_SECONDS = 1.0
-"""Who asks for numbers gets none older than this."""
+"""A caller that asks for numbers gets none older than this."""
 EARLY_LOOKS = 4
 MOST_CUSTOM = 100
 _log = logger("resource_monitor")
@@ -47,7 +47,7 @@ class Gauge:
         self.run_id: str | None = None
         self.usage: Usage | None = None
         self.patience = 0
-        """Early looks that are left until it has numbers."""
+        """Early samples that are left until it has numbers."""
         self.finished = Totals()
         """What its ended runs used."""
         self.custom: dict[str, float] = {}
@@ -56,7 +56,7 @@ class Gauge:
 
     @property
     def totals(self) -> Totals:
-        """Of all its runs, this one included: it only grows."""
+        """The totals of all its runs, this one included; they only grow."""
         return self.finished.plus(self.usage.totals) if self.usage is not None else self.finished
 
 
@@ -73,7 +73,7 @@ class ResourceMonitor(RunObserver):
     ) -> None:
         self.gauges: dict[str, Gauge] = {}
         self.looked_at: float | None = None
-        """Monotonic."""
+        """Monotonic time."""
         self.on_sample: Callable[[Sample], None] = lambda _: None
         self.counters = counters
         self._sampler = sampler
@@ -83,7 +83,7 @@ class ResourceMonitor(RunObserver):
         self._interval = Settings().monitoring_interval
         self._by_run: dict[str, Gauge] = {}
         self._limited: dict[str, Gauge] = {}
-        """Services that something depends on, by name."""
+        """Services with limits, by name."""
         self._timer: asyncio.TimerHandle | None = None
         self._look: asyncio.Future[None] | None = None
         self._errands: list[Errand] = []
@@ -91,7 +91,7 @@ class ResourceMonitor(RunObserver):
         self._full_at: float | None = None
 
     def use(self, settings: Settings) -> None:
-        """Go by these settings."""
+        """Apply these settings."""
         if settings.monitoring_interval != self._interval:
             self._interval = settings.monitoring_interval
             self._schedule(min(self._interval, FIRST_LOOK_SECONDS))
@@ -102,7 +102,7 @@ class ResourceMonitor(RunObserver):
         self._send()
         self._sampler.close()
 
-    # What happens to services
+    # Changes of services
 
     def run_began(self, runner: Runner) -> None:
         run, gauge = runner.run, self._gauge(runner)
@@ -146,22 +146,22 @@ class ResourceMonitor(RunObserver):
         self._do(self._sampler.remove, runner.name)
 
     def take_custom(self, service: str, name: str, value: float) -> None:
-        """A number that a service says of itself."""
+        """Take a metric that a service reports itself."""
         gauge = self.gauges.get(service)
         if gauge is not None and (name in gauge.custom or len(gauge.custom) < MOST_CUSTOM):
             gauge.custom[name] = value
 
-    # Looking
+    # Sampling
 
     async def refresh(self, seconds: float = FRESH_SECONDS) -> None:
-        """Look again, in full, unless the last such look is that young."""
+        """Take a full sample, unless the last one is younger than this."""
         now, last = self._clock.monotonic(), self._full_at
         is_stale = last is None or now - last >= seconds
         if self._by_run and (is_stale or any(it.usage is None for it in self._by_run.values())):
             await asyncio.shield(self._looking(is_full=True))
 
     async def ask(self, call: Callable[..., Any], *arguments: object) -> Any:
-        """Something of the sampler's that takes its thread."""
+        """Call a function in the sampler's thread."""
         self._send()
         return await asyncio.wrap_future(self._sampler.submit(call, *arguments))
 
@@ -184,7 +184,7 @@ class ResourceMonitor(RunObserver):
             self._looking()
 
     def _looking(self, *, is_full: bool = False) -> asyncio.Future[None]:
-        """The look that is under way, or a new one."""
+        """Return the sample that is under way, or begin one."""
         look, self._is_full_due = self._look, self._is_full_due or is_full
         if look is None or look.done():
             look = self._look = self._loop.create_task(self._look_now())
@@ -210,7 +210,7 @@ class ResourceMonitor(RunObserver):
         else:
             self._take(seen)
         if self._by_run or self._errands:
-            # A run that has just begun may not be where its numbers are.
+            # A run that has just begun may not have moved to its cgroup yet.
             soon = [it for it in self._by_run.values() if it.usage is None and it.patience > 0]
             for gauge in soon:
                 gauge.patience -= 1
@@ -253,7 +253,7 @@ class ResourceMonitor(RunObserver):
         runner = gauge.runner
         match action:
             case "warn":
-                pass  # it was told
+                pass  # the event was enough
             case "stop":
                 runner.stop_for("memory", reason)
             case "restart":
@@ -277,7 +277,7 @@ class ResourceMonitor(RunObserver):
 
         gauge.timer = self._loop.call_later(max(0.0, left), expired)
 
-    # Small things
+    # Gauges and errands
 
     def _gauge(self, runner: Runner) -> Gauge:
         gauge = self.gauges.get(runner.name)
@@ -287,7 +287,7 @@ class ResourceMonitor(RunObserver):
         return gauge
 
     def _leave(self, gauge: Gauge, cpu: tuple[float, float] | None = None) -> None:
-        """Its run is over."""
+        """Note that its run is over."""
         run_id, gauge.run_id = gauge.run_id, None
         if run_id is None:
             return
@@ -304,7 +304,7 @@ class ResourceMonitor(RunObserver):
             gauge.timer = None
 
     def _do(self, call: Callable[..., None], *arguments: object) -> None:
-        """In the thread, before its next look: one waking for a burst of starts and ends."""
+        """Call a function in the thread before the next sample: one waking for many changes."""
         self._errands.append((call, arguments))
         self._schedule(FIRST_LOOK_SECONDS)
 
@@ -321,7 +321,7 @@ def monitor_for(
     loop: asyncio.AbstractEventLoop,
     state: str,
 ) -> ResourceMonitor:
-    """The monitor of this supervisor, with its sampler and its files."""
+    """Return the monitor of this supervisor, with its sampler and its files."""
 
     sampler = MetricsSampler(lambda: new_sampler(link.cgroup_root), os.path.join(state, "metrics"))
     return ResourceMonitor(sampler, loop, recorder, clock, SupervisorCounters())

@@ -1,7 +1,7 @@
-"""The sampler's thread: looks at runs and writes their history. Never on the loop.
+"""The sampler's thread: reads what runs use and writes their history. Never on the loop.
 
-Owns the sampler and the rings; both belong to its one thread. What the loop learns of it are
-plain values.
+Owns the sampler of the system and the rings; both belong to its one thread. The loop gets plain
+values.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from holdfast.adapters.metrics.rings import Kept, Point, Ring
 from holdfast.adapters.own_log import logger
 
 ALL = "_all"
-"""The ring of everything together; no service can be named so."""
+"""The ring of all services together; no service can have this name."""
 FLUSH_SECONDS = 10.0
-"""What a kill of the supervisor may cost of the newest history."""
+"""The most history that a killed supervisor loses."""
 REST_SECONDS = 300.0
-"""What rests is written this often only: its record covers the time since the last one."""
+"""An unchanged run is written only this often: its record covers the time since the last one."""
 Errand = tuple[Callable[..., None], tuple[object, ...]]
 _log = logger("sampler")
 T = TypeVar("T")
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One look at everything."""
+    """One sample of everything."""
 
     at: float
-    """Monotonic."""
+    """Monotonic time."""
     usages: dict[str, Usage]
-    """By run id: those whose numbers are others than before."""
+    """By run id: the runs whose numbers changed."""
     finished: dict[str, Totals]
-    """By service: what its ended runs used, where that is news."""
+    """By service: what its ended runs used, where that changed."""
     host: HostUsage | None
 
 
@@ -78,7 +78,7 @@ class MetricsSampler:
         self._is_failing = False
 
     def submit(self, call: Callable[..., T], *arguments: object) -> Future[T]:
-        """Do something in the thread."""
+        """Call a function in the thread."""
         return self._threads.submit(call, *arguments)
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class MetricsSampler:
     # In the thread
 
     def run(self, errands: list[Errand]) -> None:
-        """Do these, in order; a fault of one is told and keeps nobody else."""
+        """Call these in order. An exception of one is logged and stops no other."""
         for call, arguments in errands:
             try:
                 call(*arguments)
@@ -107,7 +107,7 @@ class MetricsSampler:
         self._looker().watch(run)
 
     def end(self, service: str, run_id: str, cpu: tuple[float, float] | None) -> None:
-        """The run is over: its totals go to those of its service."""
+        """Add the totals of an ended run to those of its service."""
         usage = self._looker().unwatch(run_id)
         track = self._tracks.pop(run_id, None)
         used = usage.totals if usage is not None else Totals()
@@ -119,7 +119,7 @@ class MetricsSampler:
             self._write(track.ring, Kept("", finished, Totals()))
 
     def end_unseen(self, service: str, run_id: str, cpu: tuple[float, float]) -> None:
-        """It ended while no supervisor was there: what is known of it is what the kernel says."""
+        """Account for a run that ended while there was no supervisor, by what the kernel says."""
         ring = self._ring(service)
         kept = ring.kept()
         if kept is not None and kept.run_id == run_id:
@@ -177,7 +177,7 @@ class MetricsSampler:
             self._flush(track, wall)
 
     def _record_rest(self, track: _Track) -> None:
-        """The time until the last look in which nothing changed."""
+        """Write the time until the last sample in which nothing changed."""
         if track.last is not None and track.seen_at - track.written_at >= 1:
             point = _point(track.last, track.last, track.written_at, track.seen_at)
             track.ring.add(point)

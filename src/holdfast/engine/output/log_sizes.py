@@ -1,5 +1,6 @@
-"""What the keeper alone knows and `status` shows: how much each live run has printed, and which
-processes no run owns. Asked only when somebody looks."""
+"""What only the keeper knows and `status` shows: how much each live run has printed, and which
+processes belong to no run. It is asked only when somebody looks.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ PATIENCE_SECONDS = 0.015
 
 
 class LogSizes:
-    """Keeps the runs' byte counts no older than a moment, for whoever asks."""
+    """Keeps the byte counts of runs fresh for readers."""
 
     def __init__(self, roster: Roster, link: KeeperLink, clock: Clock) -> None:
         self._roster = roster

@@ -1,0 +1,1 @@
+"""Sessions of assistants and agents, and the services that they own."""

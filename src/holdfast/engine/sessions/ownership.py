@@ -1,7 +1,7 @@
 """Which service runs for which session. Kept in the keeper's memory, with the runs.
 
 A service belongs to the session that started it while it did not run, from that start until
-somebody stops it. Changes no state: what follows when a session ends is asked of the roster.
+somebody stops it. Changes no state: when a session ends, `sessions` asks the roster.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _log = logger("ownership")
 
 
 class Ownership(RunObserver):
-    """Who owns what; each runner carries its own owner for those who look."""
+    """The owner of each service; each runner carries its own for others to read."""
 
     def __init__(self, keeper: Keeper, runners: Callable[[], Mapping[str, Runner]]) -> None:
         self._keeper = keeper
         self._runners = runners
         self.on_owner: Callable[[Runner], None] = lambda runner: None
-        """Told of each run that begins for a session, and of each that has another owner now."""
+        """Called for each run that begins for a session, and for each change of an owner."""
 
     def restore(self, kept: Mapping[str, str]) -> None:
         for name, text in keeper_memory.owner.entries(kept):
@@ -45,7 +45,7 @@ class Ownership(RunObserver):
                 _log.warning("who owns %s is not known any more: %s", name, error)
 
     def claim(self, names: Iterable[str], new: Owner | None) -> None:
-        """These are about to be started: by a session, or by a person (None)."""
+        """Note who is about to start these: a session, or a person (None)."""
         for name in names:
             runner = self._runners()[name]
             session = new.session if new is not None else None
@@ -55,7 +55,7 @@ class Ownership(RunObserver):
     def set(self, runner: Runner, owner: Owner | None) -> None:
         if runner.owner != owner:
             runner.set_owner(owner)
-            # Travels with the start itself: the keeper never has the one without the other.
+            # It travels with the start itself: the keeper never has one without the other.
             self._keeper.keep(
                 keeper_memory.owner(runner.name), _encode(owner).decode() if owner else None
             )
@@ -84,7 +84,7 @@ class Ownership(RunObserver):
 
 
 def is_wanted(runner: Runner) -> bool:
-    """Whether it runs, or somebody has asked for it and it is about to."""
+    """Return whether it runs, or was asked for and is about to run."""
     return runner.run is not None or (
         runner.desired is Desired.RUNNING and runner.state not in _OVER
     )

@@ -1,8 +1,8 @@
-"""The stays of assistants and agents: opened, held, renewed, and over after a grace.
+"""Sessions of assistants and agents: opened, held, renewed, and ended after a grace.
 
-A session lives while a connection holds it, and `grace` seconds beyond its last sign of life.
-Time counts only while a supervisor is there: a new one gives every session its grace anew, so
-that an outage of ours ends nobody's work. What a session started meets its fate at its end.
+A session lives while a connection holds it, and `grace` seconds beyond its last sign of life. Time
+counts only while there is a supervisor: a new one gives every session its whole grace, so that an
+outage of ours ends no work. At its end, its services meet their declared fate.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from holdfast.vocabulary.specs.policies import RateLimit
 
 MOST_SESSIONS = 200
 MOST_OF_ONE = 50
-"""Sessions of one opener, so that it cannot use up everybody's."""
+"""The most sessions of one opener, so that it cannot use up everybody's."""
 OPENINGS = RateLimit(requests_per_second=0.5, burst=100)
-"""Of one opener: each opening and closing is an event, and on record."""
+"""The rate for one opener, because each opening and closing is an event and an audit record."""
 _MOST_OPENERS = 1000
 LONGEST_CLIENT = 100
 LEASE_MARGIN_SECONDS = 15.0
-"""The keeper ends what runs for a session so much later, should this process be stuck."""
+"""So much later the keeper ends a session's runs, if this process is stuck."""
 AGAIN_SECONDS = 5.0
-"""What could not be stopped is asked again after this."""
+"""A failed stop is tried again after this time."""
 _log = logger("sessions")
 
 
 class Session:
-    """One stay."""
+    """One session."""
 
     __slots__ = ("closed", "holders", "last_sign", "stored", "timer")
 
@@ -70,7 +70,7 @@ class Session:
 
 
 class NewSession(NamedTuple):
-    """A session with the text of its token, which is shown this once."""
+    """A session with the text of its token, which is shown only once."""
 
     session: Session
     text: str
@@ -103,7 +103,7 @@ class Sessions:
     # Opening and closing
 
     def restore(self, kept: Mapping[str, str]) -> None:
-        """Go on with the sessions of an earlier supervisor; each has its whole grace again."""
+        """Continue with the sessions of an earlier supervisor; each has its whole grace again."""
         now = self._environment.clock.monotonic()
         for stored in self._store.load():
             self._all[stored.id] = session = Session(stored, now, self._new_future())
@@ -117,7 +117,7 @@ class Sessions:
             owner = runner.owner
             if owner is not None and owner in rules.unknown_owners([owner], names):
                 self.ownership.set(runner, msgspec.structs.replace(owner, ended=True))
-            self._lend(runner)  # also what is nobody's: its lease may be of before
+            self._lend(runner)  # also without an owner: it may have an old lease
 
     def open(self, actor: Actor, client: str, fate: Fate | None, grace: float | None) -> NewSession:
         client = client.strip()
@@ -156,7 +156,7 @@ class Sessions:
         return NewSession(session, text)
 
     def _pace(self, actor: Actor) -> None:
-        """Raises TooManyRequests for an opener that opens one session after the other."""
+        """Raise TooManyRequests for an opener that opens sessions too fast."""
         opener, now = _opener_of(actor), self._environment.clock.monotonic()
         rate, burst = OPENINGS.requests_per_second, OPENINGS.burst
         if opener not in self._openings:
@@ -172,7 +172,7 @@ class Sessions:
             )
 
     async def close(self, session: Session, why: str, fate: Fate | None = None) -> ClosedSession:
-        """End it; its token is refused from now on. Answers when what must stop has stopped."""
+        """End it; its token is refused from now on. Returns when its services have stopped."""
         if session.stored.fate_now is None:
             session.stored = msgspec.structs.replace(
                 session.stored, fate_now=fate or session.stored.fate
@@ -184,7 +184,7 @@ class Sessions:
         return await self._finish(session, why)
 
     def close_those_of(self, tokens: Container[str | None]) -> list[str]:
-        """End the sessions that were opened with tokens which are not good any more."""
+        """End the sessions that were opened with tokens that are not valid any more."""
         ending = [one for one in self.present() if one.stored.token in tokens]
         for session in ending:
             self._finish_later(session, "the token that opened it is not valid any more")
@@ -211,7 +211,7 @@ class Sessions:
             try:
                 await self._roster.stop(result.stopped, grace=None)
             except HoldfastError:
-                # It stays until what ran for it is ended; the next supervisor goes on, too.
+                # It stays until its services have ended; the next supervisor continues with it.
                 self._environment.call_later(
                     AGAIN_SECONDS, lambda: self._finish_later(session, why)
                 )
@@ -221,7 +221,7 @@ class Sessions:
         return result
 
     def _part(self, session: Session, asked: Fate) -> ClosedSession:
-        """What becomes of each service that ran for it."""
+        """Decide what becomes of each service that ran for it."""
         clients = {one.name: one.stored.client for one in self.present() if one is not session}
         stopped: list[str] = []
         kept: list[str] = []
@@ -250,10 +250,10 @@ class Sessions:
             shared=shared,
         )
 
-    # Knowing
+    # Lookup
 
     def present(self) -> list[Session]:
-        """Those that are not over."""
+        """Return the sessions that are not over."""
         return [one for one in self._all.values() if one.stored.fate_now is None]
 
     def get(self, name: str) -> Session:
@@ -263,7 +263,7 @@ class Sessions:
         raise UsageError(f'no session "{name}"', "`holdfast sessions` lists them")
 
     def find(self, text: str) -> Session | None:
-        """The session whose token this is. To show it is a sign of life."""
+        """Return the session of this token. Using the token is a sign of life."""
         identity = sessions.id_in(text)
         session = self._all.get(identity) if identity is not None else None
         known = session.stored if session is not None else None
@@ -286,7 +286,7 @@ class Sessions:
         )
 
     def owner_for(self, actor: Actor) -> Owner | None:
-        """What is started now belongs to this; None: to the user."""
+        """Return the owner of what this actor starts; None: the user."""
         if actor.session is None:
             return None
         session = self.get(actor.session)
@@ -297,7 +297,7 @@ class Sessions:
             since=self._environment.clock.time(),
         )
 
-    # Living
+    # Signs of life
 
     def renew(self, session: Session) -> None:
         session.last_sign = self._environment.clock.monotonic()
@@ -312,7 +312,7 @@ class Sessions:
         self.renew(session)
 
     async def over(self, session: Session) -> str:
-        """Wait for its end; answers why."""
+        """Wait for its end; return the reason."""
         return await asyncio.shield(session.closed)
 
     def _idle(self, session: Session) -> float:
@@ -350,7 +350,9 @@ class Sessions:
             _log.error("a session could not be closed as it should be", exc_info=error)
 
     def _lend(self, runner: Runner) -> None:
-        """A run of a session that nobody holds has a lease with the keeper; others have none."""
+        """Set the keeper's lease of a run: a run of a session without a holder has one, others have
+        none.
+        """
         owner: Owner | None = runner.owner
         if owner is None or owner.ended or owner.with_others:
             self._lease(runner, None)
@@ -377,7 +379,7 @@ class Sessions:
 
 
 def _new_id() -> str:
-    """The digits of a random UUID; its module would cost every start of a supervisor."""
+    """Return the digits of a random UUID; importing `uuid` would slow down every start."""
     digits = os.urandom(16).hex()
     return f"{digits[:12]}4{digits[13:16]}{'89ab'[int(digits[16], 16) % 4]}{digits[17:]}"
 

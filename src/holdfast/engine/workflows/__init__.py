@@ -1,0 +1,1 @@
+"""What is done step by step: workflows, custom restarts, recovery commands."""

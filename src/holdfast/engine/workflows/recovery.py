@@ -1,7 +1,7 @@
-"""Does something about a service in trouble: what its `recovery:` says for the cause.
+"""Acts on trouble of a service as its `recovery:` declares for the cause.
 
-Monitors call `recover` for a live run; the runner itself calls the remedies when a run ended.
-Only the runner changes a state.
+Monitors call `recover` for a live run; the runner itself runs the remedies when a run ended. Only
+the runner changes a state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.vocabulary.specs.workflows import RECOVERY_SECONDS, RecoverySpec
 def recover(runner: MonitoredRun, cause: str, reason: str) -> None:
     """Act on trouble that was found in a live run."""
     recovery = action_for(runner.declaration.spec, cause)
-    # A start that fails ends by itself or by us: what is done about that comes after its end.
+    # A failing start ends by itself or is ended; its recovery comes after its end.
     if recovery.action == "restart" or cause in ENDING_CAUSES:
         runner.end_as_failure(cause, reason)
     else:

@@ -1,7 +1,7 @@
-"""The steps that things under way are made of: a command to run, or a command of ours.
+"""The steps of workflows: a command to run, or a command of Holdfast itself.
 
-A step answers how it went and never raises for what it does. The first kind runs as a task of
-the keeper; the second is what any door could have asked for.
+A step returns how it went and never raises for what it does. The first kind runs as a task of the
+keeper; the second is what any door could ask for.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CommandContext(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, runner: Runner) -> CommandContext:
-        """Those of a service."""
+        """Return that of a service."""
         spec = runner.declaration.spec
         environ = keeper_memory.environ(runner.declaration.environ_key)
         return cls(
@@ -61,14 +61,14 @@ class CommandContext(msgspec.Struct, frozen=True):
 
 
 class Step:
-    """One thing to do."""
+    """One step."""
 
     def __init__(self, what: str, part: str = "") -> None:
         self.what = what
-        """As it may be told."""
+        """A text that may be shown."""
         self.part = part
         self.run_id: str | None = None
-        """Of the task that it is."""
+        """The run id of its task."""
 
     @abstractmethod
     async def do(self, seconds: float | None, on_output: OnOutput) -> StepResult:
@@ -146,7 +146,7 @@ class MaskedOutput:
         name: Stream = "out" if stream == "out" else "err"
         self._tell(name, self._masks[name].feed(Chunk(None, name, data, 0, 0)))
         if self._timer is None and self._masks[name].held is not None:
-            # The rest of the line may complete a secret; but a line may stay without an end.
+            # The rest of the line may complete a secret, but a line may never end.
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(_PATIENCE_SECONDS, self.finish)
 
@@ -175,7 +175,7 @@ class OwnStep(Step):
         loop = asyncio.get_running_loop()
         began = loop.time()
         doing = asyncio.ensure_future(self._perform(self._command))
-        # What has begun with services is finished, whether anybody waits for it or not.
+        # What has begun with services is finished, even if nobody waits for it.
         try:
             done, _ = await asyncio.wait([doing], timeout=seconds)
         finally:
@@ -192,7 +192,7 @@ class OwnStep(Step):
 
 
 def output_item(stream: str, data: bytes) -> dict[str, Any]:
-    """A piece of output for a follower."""
+    """Return a piece of output for a follower."""
     try:
         return {"kind": "output", "stream": stream, "text": data.decode()}
     except UnicodeDecodeError:
@@ -223,7 +223,7 @@ def _tail(data: bytes) -> str:
 
 
 def _failure_in(result: Result) -> str | None:
-    """Why an answer means that it did not work; None if it did."""
+    """Return why a result means failure; None if it does not."""
     if isinstance(result, WaitResult):
         return None if result.met else f"{result.service} is {result.status}"
     if isinstance(result, RollingResult) and result.reason is not None:

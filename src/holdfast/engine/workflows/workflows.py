@@ -1,8 +1,8 @@
 """What is done step by step on request: workflows, custom restarts, single commands.
 
-Owns everything that is under way: who asked, how far it is, who follows. Steps are tasks of
-the keeper or commands of the vocabulary; nothing here starts a process or changes a state.
-What a supervisor leaves unfinished is known to the keeper, and its successor says so.
+Owns everything that is under way: its caller, its progress, its followers. Steps are tasks of the
+keeper or commands of the vocabulary; nothing here starts a process or changes a state. The keeper
+remembers what a supervisor leaves unfinished, and its successor reports it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _log = logger("workflows")
 
 
 class DurableRecorder(Recorder, Protocol):
-    """Where events go, and when they are safe."""
+    """Records events, and tells when they are on disk."""
 
     async def written(self) -> bool: ...
 
 
 class Unfinished(msgspec.Struct, frozen=True, kw_only=True):
-    """What the keeper remembers of something under way."""
+    """What the keeper remembers of an unfinished activity."""
 
     id: str
     name: str
@@ -46,9 +46,9 @@ class Unfinished(msgspec.Struct, frozen=True, kw_only=True):
     steps: list[str]
     step: int
     run_id: str | None = None
-    """The task that its step is."""
+    """The run id of its present step's task."""
     told: dict[str, Any] | None = None
-    """How it ended, as long as the event that says so may be lost."""
+    """How it ended, as long as the event about it may be lost."""
 
 
 class Procedure(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,13 +59,13 @@ class Procedure(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     service: str | None = None
     key: str | None = None
-    """Of two with the same key, only one is done at a time."""
+    """Of two with the same key, only one runs at a time."""
     is_single: bool = False
-    """One command, told by events of its own."""
+    """One command, with events of its own kind."""
     stops_on_failure: bool = True
     timeout: float | None = None
     facts: dict[str, Any] = {}
-    """More for its events."""
+    """More data for its events."""
 
 
 class Follower:
@@ -103,14 +103,14 @@ class Follower:
 
 
 class Activity:
-    """One of them, under way."""
+    """One procedure that is under way."""
 
     def __init__(self, procedure: Procedure, began: float, loop: asyncio.AbstractEventLoop) -> None:
         self.id = f"workflow-{os.urandom(4).hex()}"
         self.procedure = procedure
         self.began = began
         self.place = 0
-        """The step that is being done, counted from 0."""
+        """The index of the present step."""
         self.results: list[StepResult] = []
         self.is_cancelled = False
         self.current: asyncio.Task[StepResult] | None = None
@@ -154,7 +154,7 @@ class Workflows:
         self._work: set[asyncio.Task[None]] = set()
 
     def begin(self, procedure: Procedure) -> Activity:
-        """Do it, whoever listens; raises Refused when it is done already."""
+        """Begin it, whether anybody follows or not; raises Refused if it is under way already."""
         for other in self._activities.values():
             if procedure.key is not None and other.procedure.key == procedure.key:
                 raise self._busy(other)
@@ -174,7 +174,7 @@ class Workflows:
         return activity
 
     def follow(self, activity: Activity) -> Follower:
-        """Be told from now on; to be closed."""
+        """Return a follower, which is told everything from now on; the caller closes it."""
         follower = Follower()
         activity.followers.add(follower)
         what = [step.what for step in activity.procedure.steps]
@@ -207,7 +207,9 @@ class Workflows:
         ]
 
     def restore(self, kept: dict[str, str], exits: list[dict[str, Any]]) -> None:
-        """Say what an earlier supervisor could not finish; `exits`: what ended meanwhile."""
+        """Report what an earlier supervisor could not finish; `exits` are tasks that ended
+        meanwhile.
+        """
         endings = {one["run_id"]: one for one in exits}
         keys = []
         for activity, value in keeper_memory.workflow.entries(kept):
@@ -226,7 +228,7 @@ class Workflows:
             self._begin(self._forget(keys))
 
     async def _forget(self, keys: list[str]) -> None:
-        """What was told is remembered until it is on disk."""
+        """Forget what was reported once that is on disk."""
         await self._recorder.written()
         for key in keys:
             self._keeper.keep(key, None)
@@ -247,7 +249,7 @@ class Workflows:
             told["skipped"] = skipped
         self._recorder.event(_finished(left.is_single), left.service, **told, reason=reason)
 
-    # Doing
+    # Steps
 
     async def _do(self, activity: Activity) -> None:
         procedure = activity.procedure
@@ -267,7 +269,7 @@ class Workflows:
         await self._forget([keeper_memory.workflow(activity.id)])
 
     async def _next(self, activity: Activity) -> StepResult:
-        """Do the next step, in what is left of the time."""
+        """Do the next step in the time that is left."""
         procedure, step = activity.procedure, activity.step
         left = None
         if procedure.timeout is not None:
@@ -331,7 +333,7 @@ class Workflows:
         activity.result.set_result(result)
         activity.tell({"kind": "finished"})
 
-    # Telling
+    # Events and memory
 
     def _event(self, activity: Activity, kind: Kind, **data: Any) -> dict[str, Any]:
         procedure = activity.procedure
@@ -377,7 +379,7 @@ def _finished(is_single: bool) -> Kind:
 
 
 def _ended_how(left: Unfinished, ending: dict[str, Any] | None) -> str:
-    """What became of a step while no supervisor was there."""
+    """Return what became of a step while there was no supervisor."""
     if left.run_id is None:
         return "goes on unwatched"
     if ending is None:
@@ -389,7 +391,7 @@ def _ended_how(left: Unfinished, ending: dict[str, Any] | None) -> str:
 
 
 def _ending(result: StepResult) -> dict[str, Any]:
-    """How a step ended, without what it printed."""
+    """Return how a step ended, without its output."""
     return {
         "exit_code": result.exit_code,
         "signal": result.signal,

@@ -1,0 +1,1 @@
+"""Dependencies: which conditions a start waits for, and in which order services start."""

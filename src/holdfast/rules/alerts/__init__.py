@@ -1,0 +1,1 @@
+"""Alerts: which events raise and clear one, and which target is told."""

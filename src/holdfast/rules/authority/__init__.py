@@ -1,0 +1,1 @@
+"""Permission: roles, policies, custom commands, filters, tokens."""

@@ -1,0 +1,1 @@
+"""Why a service is in its state, in sentences for people."""

@@ -1,0 +1,1 @@
+"""Texts: encodings, edits, patches, globs, excerpts."""
