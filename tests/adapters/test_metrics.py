@@ -12,12 +12,12 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from holdfast.adapters.metrics import Sampler, Watched
+from holdfast.adapters.metrics import SampledRun, Sampler
 from holdfast.adapters.metrics.extras import extras_of
 from holdfast.adapters.metrics.host import host_usage
 from holdfast.adapters.metrics.linux import LinuxSampler
 from holdfast.adapters.metrics.portable import PortableSampler
-from holdfast.adapters.metrics.usage import Process, Tree
+from holdfast.adapters.metrics.usage import ProcessSample, UsageTracker
 from tests.harness import PYTHON, program, wait_for
 from tests.keeper.stage import has_cgroups
 
@@ -52,13 +52,13 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.wait(30)
 
 
-def watched(process: psutil.Process, run_id: str) -> Watched:
+def watched(process: psutil.Process, run_id: str) -> SampledRun:
     start_time = str(process.create_time())
     if os.path.isdir("/proc/self"):
         stat = Path(f"/proc/{process.pid}/stat").read_text()
         start_time = stat.rpartition(")")[2].split()[19]
     age = time.time() - process.create_time()
-    return Watched(run_id, process.pid, start_time, time.monotonic() - age)
+    return SampledRun(run_id, process.pid, start_time, time.monotonic() - age)
 
 
 def samplers() -> list[type]:
@@ -76,22 +76,22 @@ def test_a_known_load_is_told_as_the_system_counts_it(
     sampler: Sampler = kind(None) if kind is LinuxSampler else kind()
     run_id: str = start.cookie  # type: ignore[attr-defined]
     sampler.watch(watched(load, run_id))
-    usage = sampler.look(time.monotonic())[run_id]
-    tree = [load, *load.children(recursive=True), orphan]
-    assert sorted(sampler.members(run_id)) == sorted(one.pid for one in tree)
-    assert usage.processes == len(tree) == 3
-    assert usage.threads == sum(one.num_threads() for one in tree)
-    assert usage.handles == sum(one.num_fds() for one in tree)
-    assert usage.memory == pytest.approx(sum(one.memory_info().rss for one in tree), rel=0.02)
+    usage = sampler.sample(time.monotonic())[run_id]
+    tracker = [load, *load.children(recursive=True), orphan]
+    assert sorted(sampler.members(run_id)) == sorted(one.pid for one in tracker)
+    assert usage.processes == len(tracker) == 3
+    assert usage.threads == sum(one.num_threads() for one in tracker)
+    assert usage.handles == sum(one.num_fds() for one in tracker)
+    assert usage.memory == pytest.approx(sum(one.memory_info().rss for one in tracker), rel=0.02)
     assert usage.memory > 40_000_000
     used = usage.totals.user + usage.totals.system
     assert 0.58 <= used < 1.5, "three times 0.2 s: itself, a child that ended, an orphan"
     if hasattr(load, "io_counters"):
         assert usage.totals.written_chars >= 3_000_000
-        assert usage.totals.written_bytes == sum(one.io_counters().write_bytes for one in tree)
+        assert usage.totals.written_bytes == sum(one.io_counters().write_bytes for one in tracker)
     orphan.kill()
     wait_for(lambda: not psutil.pid_exists(orphan.pid) or orphan.status() == "zombie")
-    sampler.look(time.monotonic())
+    sampler.sample(time.monotonic())
     again = sampler.unwatch(run_id)
     assert again is not None
     assert again.totals.user + again.totals.system >= used, "what an orphan used is kept"
@@ -99,7 +99,7 @@ def test_a_known_load_is_told_as_the_system_counts_it(
 
 
 @linux
-@pytest.mark.skipif(not has_cgroups(), reason="no writable cgroup v2 tree")
+@pytest.mark.skipif(not has_cgroups(), reason="no writable cgroup v2 tracker")
 def test_a_cgroup_counts_what_was_used_before_it_was_entered(start: Start, tmp_path: Path) -> None:
     """The kernel's count of a cgroup begins late; the total does not."""
     from holdfast.keeper.processes.cgroups import Cgroups
@@ -116,10 +116,10 @@ def test_a_cgroup_counts_what_was_used_before_it_was_entered(start: Start, tmp_p
         assert cgroups.place(path, process.pid)
         sampler = LinuxSampler(cgroups.root)
         sampler.watch(watched(process, run_id))
-        usage = sampler.look(time.monotonic())[run_id]
+        usage = sampler.sample(time.monotonic())[run_id]
         assert usage.totals.user + usage.totals.system >= 0.28
-        assert sampler.look(time.monotonic()) in ({}, {run_id: usage._replace(cpu_percent=0.0)})
-        assert sampler.look(time.monotonic()) == {}, "what has not run is no news"
+        assert sampler.sample(time.monotonic()) in ({}, {run_id: usage._replace(cpu_percent=0.0)})
+        assert sampler.sample(time.monotonic()) == {}, "what has not run is no news"
         sampler.close()
     finally:
         process.kill()
@@ -131,8 +131,8 @@ def test_a_cgroup_counts_what_was_used_before_it_was_entered(start: Start, tmp_p
 
 def test_the_first_percent_counts_from_the_start() -> None:
     """However long the sampler was busy before it heard of the run."""
-    tree = Tree(Watched("run-x", 7, "1", began=10.0), now=10.5)
-    usage = tree.take(10.5, [Process(7, "1", 1, 0.04, 0.01, 4096, 1)], None)
+    tracker = UsageTracker(SampledRun("run-x", 7, "1", began=10.0), now=10.5)
+    usage = tracker.add(10.5, [ProcessSample(7, "1", 1, 0.04, 0.01, 4096, 1)], None)
     assert usage.cpu_percent == 10.0
 
 
@@ -141,8 +141,8 @@ def test_a_recycled_pid_is_not_taken_for_the_run(start: Start) -> None:
     """Pid and start time together are the run; another process of that pid is not looked at."""
     process = start(["sleep", "1000"])
     sampler = LinuxSampler(None)
-    sampler.watch(Watched("run-x", process.pid, "1", time.monotonic() - 1.0))
-    assert sampler.look(time.monotonic()) == {}
+    sampler.watch(SampledRun("run-x", process.pid, "1", time.monotonic() - 1.0))
+    assert sampler.sample(time.monotonic()) == {}
     sampler.close()
 
 
@@ -155,13 +155,13 @@ def test_idle_trees_are_looked_at_less_often_unless_limited(start: Start) -> Non
         run = replace(watched(process, "run-i"), is_limited=is_limited)
         sampler.watch(run)
         for _ in range(60):
-            sampler.look(time.monotonic())
-        tree = sampler._trees["run-i"]
+            sampler.sample(time.monotonic())
+        tracker = sampler._trackers["run-i"]
         looked = []
         for _ in range(16):
-            before = tree.looked
-            sampler.look(time.monotonic())
-            looked.append(tree.looked != before)
+            before = tracker.sampled_at
+            sampler.sample(time.monotonic())
+            looked.append(tracker.sampled_at != before)
         assert sum(looked) == (16 if is_limited else 2)
         sampler.close()
 

@@ -9,17 +9,17 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.adapters.metrics.rings import FILE_BYTES, RESOLUTIONS, Kept, Point, Ring
+from holdfast.adapters.metrics.rings import FILE_BYTES, RESOLUTIONS, Point, Ring, RunTotals
 from holdfast.adapters.metrics.usage import Totals
 
-NOBODY = Kept("", Totals(), Totals())
+NOBODY = RunTotals("", Totals(), Totals())
 
 
 def point(at: int, cpu: float = 10.0, memory: int = 1000, seconds: int = 1) -> Point:
     return Point(at, seconds, 1, cpu, cpu, memory, memory, 3, 1, 0.0, 5.0)
 
 
-def write(ring: Ring, kept: Kept, *points: Point) -> None:
+def write(ring: Ring, kept: RunTotals, *points: Point) -> None:
     for it in points:
         ring.add(it)
     ring.flush(kept)
@@ -28,16 +28,16 @@ def write(ring: Ring, kept: Kept, *points: Point) -> None:
 def test_points_and_totals_come_back_after_a_restart(tmp_path: Path) -> None:
     """Another object on the same file reads what the first one wrote."""
     path, now = str(tmp_path / "m" / "web.ring"), int(time.time())
-    kept = Kept("run-1", Totals(1.5, 0.5, 1, 2, 3, 4), Totals(0.1, 0.2))
+    kept = RunTotals("run-1", Totals(1.5, 0.5, 1, 2, 3, 4), Totals(0.1, 0.2))
     write(Ring(path), kept, point(now - 2), point(now))
     again = Ring(path)
-    assert again.kept() == kept
+    assert again.read_totals() == kept
     assert [it.time for it in again.points(1, now - 60, now)] == [now - 2, now]
     again.remove()
     again.remove()
     assert not os.path.exists(path)
     assert again.points(1, 0, now) == []
-    assert again.kept() is None
+    assert again.read_totals() is None
 
 
 def test_a_record_that_was_begun_is_gone_on_with(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_file_of_rubbish_is_written_over(tmp_path: Path) -> None:
     path = tmp_path / "web.ring"
     path.write_bytes(b"rubbish")
     ring, now = Ring(str(path)), int(time.time())
-    assert ring.kept() is None
+    assert ring.read_totals() is None
     assert ring.points(10, 0, now) == []
     write(ring, NOBODY, point(now))
     assert [it.time for it in ring.points(1, now - 5, now)] == [now]

@@ -102,7 +102,7 @@ def test_every_reader_agrees_on_a_leader_that_left_its_threads() -> None:
             assert found is not None
             assert found.threads == 2
             assert survivors.is_running(leader.pid, found.start_time)
-            sampled = linux.process(leader.pid)
+            sampled = linux.sample_process(leader.pid)
             assert sampled is not None
             assert (sampled.threads, sampled.start_time) == (2, found.start_time)
             assert processes.zombie_exit_status(leader.pid, found.start_time) is None
@@ -111,7 +111,7 @@ def test_every_reader_agrees_on_a_leader_that_left_its_threads() -> None:
         wait_for(lambda: (seen := processes.process(leader.pid)) and not seen.is_alive)
         assert processes.live_process(leader.pid) is None
         assert not survivors.is_running(leader.pid, found.start_time)
-        sampled = linux.process(leader.pid)
+        sampled = linux.sample_process(leader.pid)
         assert sampled is not None
         assert sampled.threads == 0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from holdfast.adapters.metrics.usage import Sampler, Totals, Tree, Usage, Watched
+from holdfast.adapters.metrics.usage import SampledRun, Sampler, Totals, Usage, UsageTracker
 
-__all__ = ["Sampler", "Totals", "Tree", "Usage", "Watched", "new_sampler"]
+__all__ = ["SampledRun", "Sampler", "Totals", "Usage", "UsageTracker", "new_sampler"]
 
 
 def new_sampler(cgroup_root: str | None = None) -> Sampler:

@@ -1,5 +1,5 @@
-"""What is dear to ask of a run, and asked only on demand: shared memory counted fairly,
-open descriptors, ports it listens on. Call it in a thread."""
+"""Numbers of a run that are slow to collect, and collected only on demand: proportional memory,
+open descriptors, listening ports. Call it in a thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Extras(msgspec.Struct, frozen=True):
-    """Of a whole tree; None where the system does not tell."""
+    """Of all processes of a run; None for a number that the system does not tell."""
 
     pss: int | None
     handles: int | None
@@ -28,12 +28,12 @@ def _sum(numbers: list[int | None]) -> int | None:
 
 
 def _pss(pid: int) -> int | None:
-    """Its own pages, and of each shared one its part."""
+    """Return the proportional set size: its own pages, and its part of each shared page."""
     import psutil
 
     try:
         if not os.path.exists("/proc/self/smaps_rollup"):
-            # The nearest that macOS tells: what would be free if it ended.
+            # The nearest number on macOS: the memory that would be free if it ended.
             return int(psutil.Process(pid).memory_full_info().uss)
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
             for line in file:
@@ -54,7 +54,7 @@ def _handles(pid: int) -> int | None:
 
 
 def listening_ports(pids: list[int]) -> list[int]:
-    """TCP ports that any of these processes listens on."""
+    """Return the TCP ports that any of these processes listens on."""
     import psutil
 
     ports: set[int] = set()

@@ -12,14 +12,14 @@ class HostUsage(msgspec.Struct, frozen=True):
     """The machine at one moment."""
 
     busy_seconds: float
-    """Time that all processors together were not idle, since boot."""
+    """Since boot, of all processors together, without idle time."""
     all_seconds: float
     memory_used: int
-    """What is in use and could not be given to somebody else."""
+    """In use, and not available to other programs."""
     memory_total: int
 
     def percent_since(self, before: HostUsage) -> float | None:
-        """CPU in percent of all processors; None if no time has passed."""
+        """Return the CPU use in percent of all processors; None if no time has passed."""
         passed = self.all_seconds - before.all_seconds
         if passed <= 0:
             return None

@@ -1,8 +1,8 @@
-"""Looks at runs through procfs and cgroups, cheaply enough for hundreds every few seconds.
+"""Samples runs through procfs and cgroups, cheaply enough for hundreds every few seconds.
 
-The first look at a tree is one read of an open file: the cgroup's `cpu.stat`, or `stat` of
-each process where there is no cgroup. What has not run since needs no second one. Not psutil:
-it costs ten times as much a process.
+The first look at a run is one read of an open file: the `cpu.stat` of its cgroup, or the `stat` of
+each process where there is no cgroup. A run that used no processor time since the last sample needs
+no second read. psutil would cost ten times as much for each process.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import os
 import time
 from typing import NamedTuple
 
-from holdfast.adapters.metrics.usage import Process, Totals, Tree, Usage, Watched
-from holdfast.system import processes
+from holdfast.adapters.metrics.usage import ProcessSample, SampledRun, Totals, Usage, UsageTracker
 from holdfast.system.kernel_files import read_short
 from holdfast.system.processes import (
     CHILDREN_SYSTEM_TICKS,
@@ -23,83 +22,86 @@ from holdfast.system.processes import (
     SYSTEM_TICKS,
     USER_TICKS,
     live_threads,
+    run_id_of,
     stat_fields,
 )
 
 REFRESH_SECONDS = 300.0
-"""What never runs is looked at in full this often all the same: it may have been swapped out."""
+"""An idle run is read in full this often all the same, because it may have been swapped out."""
 IDLE_PACES = ((8, 8), (3, 4))
-"""Without cgroups, what has not run for some looks is looked at every few times only."""
+"""Without cgroups: after so many idle samples, a run is sampled every so many times only."""
 CALM_PERCENT = 0.1
-"""What ran for less is looked at every other time."""
+"""A run that used less is sampled every other time."""
 FORGET_SECONDS = 300.0
-"""How long a number of a process that is not ours is trusted not to be another one by now."""
+"""How long the pid of a process that is not ours is assumed not to be used again."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _NOTHING = (0, 0, 0, 0)
 
 
 class LinuxSampler:
-    """All trees, and which processes belong to which where no cgroup tells."""
+    """Samples all runs, and knows which processes belong to which run where there is no cgroup."""
 
     def __init__(self, cgroup_root: str | None) -> None:
         self._root = cgroup_root
-        self._trees: dict[str, Tree] = {}
-        self._scan = _Scan(self._trees)
+        self._trackers: dict[str, UsageTracker] = {}
+        self._scan = _Scan(self._trackers)
         self._root_fd, self._root_raw = -1, b""
-        self._looks = 0
+        self._samples = 0
         if cgroup_root is not None:
             try:
                 self._root_fd = os.open(f"{cgroup_root}/cpu.stat", os.O_RDONLY | os.O_CLOEXEC)
             except OSError:
                 self._root = None
 
-    def watch(self, run: Watched) -> None:
+    def watch(self, run: SampledRun) -> None:
         self.unwatch(run.run_id)
-        self._trees[run.run_id] = Tree(run, time.monotonic())
+        self._trackers[run.run_id] = UsageTracker(run, time.monotonic())
 
     def unwatch(self, run_id: str) -> Usage | None:
-        tree = self._trees.pop(run_id, None)
-        if tree is None:
+        tracker = self._trackers.pop(run_id, None)
+        if tracker is None:
             return None
-        _close(tree.fd)
+        _close(tracker.fd)
         self._scan.forget(run_id)
-        return tree.usage
+        return tracker.usage
 
-    def look(self, now: float, *, is_full: bool = False) -> dict[str, Usage]:
+    def sample(self, now: float, *, is_full: bool = False) -> dict[str, Usage]:
         changed: dict[str, Usage] = {}
-        without = [it for it in self._trees.values() if it.fd < 0 and not self._has_cgroup(it)]
-        if without and (is_full or any(tree.patience == 0 for tree in without)):
-            self._scan.run(now)
-        elif not without and self._all_rest(now):
-            return self._rested(now)
-        self._looks += 1
-        for run_id, tree in self._trees.items():
-            usage = self._look_at(tree, now, is_full)
+        trackers = self._trackers.values()
+        without = [one for one in trackers if one.fd < 0 and not self._has_cgroup(one)]
+        if without and (is_full or any(tracker.cgroup_tries == 0 for tracker in without)):
+            self._scan.scan(now)
+        elif not without and self._are_all_idle(now):
+            return self._idle_usages(now)
+        self._samples += 1
+        for run_id, tracker in self._trackers.items():
+            usage = self._sample_run(tracker, now, is_full)
             if usage is not None:
                 changed[run_id] = usage
         return changed
 
     def members(self, run_id: str) -> list[int]:
-        tree = self._trees.get(run_id)
-        if tree is None:
+        tracker = self._trackers.get(run_id)
+        if tracker is None:
             return []
-        if tree.cgroup is not None:
-            return cgroup_pids(tree.cgroup)
+        if tracker.cgroup is not None:
+            return cgroup_pids(tracker.cgroup)
         return self._scan.pids_of(run_id)
 
-    def carried(self, run_id: str) -> Totals:
-        tree = self._trees.get(run_id)
-        return tree.carried if tree is not None else Totals()
+    def carried_totals(self, run_id: str) -> Totals:
+        tracker = self._trackers.get(run_id)
+        return tracker.carried if tracker is not None else Totals()
 
     def close(self) -> None:
-        for run_id in list(self._trees):
+        for run_id in list(self._trackers):
             self.unwatch(run_id)
         _close(self._root_fd)
         self._root_fd = -1
 
-    def _all_rest(self, now: float) -> bool:
-        """Whether nothing of any run has run since the last look: one read for all of them."""
+    def _are_all_idle(self, now: float) -> bool:
+        """Return whether no run used processor time since the last sample, with one read for
+        all."""
         if self._root_fd < 0:
             return False
         raw, before = _at_start(self._root_fd), self._root_raw
@@ -108,83 +110,89 @@ class LinuxSampler:
             bool(raw)
             and raw == before
             and all(
-                tree.usage is not None
-                and not tree.is_partial
-                and now - tree.refreshed < REFRESH_SECONDS
-                for tree in self._trees.values()
+                tracker.usage is not None
+                and not tracker.is_partial
+                and now - tracker.refreshed_at < REFRESH_SECONDS
+                for tracker in self._trackers.values()
             )
         )
 
-    def _rested(self, now: float) -> dict[str, Usage]:
-        return {id_: it for id_, tree in self._trees.items() if (it := tree.rest(now)) is not None}
+    def _idle_usages(self, now: float) -> dict[str, Usage]:
+        return {
+            run_id: usage
+            for run_id, tracker in self._trackers.items()
+            if (usage := tracker.add_idle(now)) is not None
+        }
 
-    def _look_at(self, tree: Tree, now: float, is_asked: bool) -> Usage | None:
-        if tree.fd < 0:
-            return self._look_at_processes(tree, now, is_asked)
-        raw = _at_start(tree.fd)
+    def _sample_run(self, tracker: UsageTracker, now: float, is_asked: bool) -> Usage | None:
+        if tracker.fd < 0:
+            return self._sample_processes(tracker, now, is_asked)
+        raw = _at_start(tracker.fd)
         if not raw:
-            return None  # its cgroup is being removed: it has ended
-        is_resting = raw == tree.raw
-        if is_resting and not tree.is_partial and now - tree.refreshed < REFRESH_SECONDS:
-            return tree.rest(now)
-        tree.raw, cpu = raw, _cpu_of(raw)
-        if not is_resting and not tree.is_worth(cpu, is_asked=is_asked):
-            return tree.note(now, cpu)
-        assert tree.cgroup is not None
-        is_full = is_resting or tree.wants_full(is_asked=is_asked)
+            return None  # the run has ended, and its cgroup is being removed
+        is_resting = raw == tracker.raw
+        if is_resting and not tracker.is_partial and now - tracker.refreshed_at < REFRESH_SECONDS:
+            return tracker.add_idle(now)
+        tracker.raw, cpu = raw, _cpu_of(raw)
+        if not is_resting and not tracker.needs_processes(cpu, is_asked=is_asked):
+            return tracker.add_cpu(now, cpu)
+        assert tracker.cgroup is not None
+        is_full = is_resting or tracker.wants_full(is_asked=is_asked)
         if is_full:
-            tree.nested = _has_nested(tree.cgroup)
-        pids = cgroup_pids(tree.cgroup) if tree.nested else _pids_in(tree.cgroup)
-        processes = [found for pid in pids if (found := process(pid, is_full=is_full))]
-        return tree.take(now, processes, cpu, is_full=is_full) if processes else None
+            tracker.has_nested = _has_nested(tracker.cgroup)
+        pids = cgroup_pids(tracker.cgroup) if tracker.has_nested else _pids_in(tracker.cgroup)
+        processes = [found for pid in pids if (found := sample_process(pid, is_full=is_full))]
+        return tracker.add(now, processes, cpu, is_full=is_full) if processes else None
 
-    def _look_at_processes(self, tree: Tree, now: float, is_asked: bool) -> Usage | None:
-        if tree.patience and not is_asked:
-            return None  # its cgroup is about to be there, and costs less
-        if not is_asked and not tree.is_limited:
-            is_calm = tree.usage is not None and tree.usage.cpu_percent < CALM_PERCENT
-            pace = next((it for looks, it in IDLE_PACES if tree.rested >= looks), 1 + is_calm)
-            if (self._looks + tree.pid) % pace:
+    def _sample_processes(self, tracker: UsageTracker, now: float, is_asked: bool) -> Usage | None:
+        if tracker.cgroup_tries and not is_asked:
+            return None  # its cgroup will be there soon, and costs less
+        if not is_asked and not tracker.is_limited:
+            is_calm = tracker.usage is not None and tracker.usage.cpu_percent < CALM_PERCENT
+            pace = next(
+                (every for idle, every in IDLE_PACES if tracker.idle_samples >= idle), 1 + is_calm
+            )
+            if (self._samples + tracker.pid) % pace:
                 return None
-        is_moved, stats = self._scan.look_at(tree)
-        is_young = tree.usage is not None and now - tree.refreshed < REFRESH_SECONDS
-        if not is_moved and is_young and not tree.is_partial:
-            return tree.rest(now)
-        is_full = not is_moved or tree.wants_full(is_asked=is_asked)
-        processes = [_process_of(pid, stat, is_full) for pid, stat in stats]
-        return tree.take(now, processes, None, is_full=is_full) if processes else None
+        is_moved, stats = self._scan.read(tracker)
+        is_young = tracker.usage is not None and now - tracker.refreshed_at < REFRESH_SECONDS
+        if not is_moved and is_young and not tracker.is_partial:
+            return tracker.add_idle(now)
+        is_full = not is_moved or tracker.wants_full(is_asked=is_asked)
+        processes = [_parse(pid, stat, is_full) for pid, stat in stats]
+        return tracker.add(now, processes, None, is_full=is_full) if processes else None
 
-    def _has_cgroup(self, tree: Tree) -> bool:
-        """Find the tree's cgroup: it is moved there a moment after its start."""
+    def _has_cgroup(self, tracker: UsageTracker) -> bool:
+        """Find the cgroup of a run, into which it is moved a moment after its start."""
         if self._root is None:
-            tree.patience = 0
-        if tree.patience == 0:
+            tracker.cgroup_tries = 0
+        if tracker.cgroup_tries == 0:
             return False
-        path = f"{self._root}/{tree.run_id}"
+        path = f"{self._root}/{tracker.run_id}"
         try:
             fd = os.open(f"{path}/cpu.stat", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            tree.patience -= 1
+            tracker.cgroup_tries -= 1
             return False
-        if tree.pid not in cgroup_pids(path):
+        if tracker.pid not in cgroup_pids(path):
             os.close(fd)
-            tree.patience -= 1
+            tracker.cgroup_tries -= 1
             return False
-        tree.cgroup, tree.fd = path, fd
-        tree.is_first = tree.usage is None or not tree.carried.user
-        self._scan.forget(tree.run_id)
+        tracker.cgroup, tracker.fd = path, fd
+        tracker.is_first = tracker.usage is None or not tracker.carried.user
+        self._scan.forget(tracker.run_id)
         return True
 
 
-class _Newborn(NamedTuple):
-    """A process that was not there before, with its open `stat`."""
+class _NewProcess(NamedTuple):
+    """A process that was not there at the last scan, with its open `stat`."""
 
     fd: int
     ppid: int
     start_time: str
 
     @classmethod
-    def of(cls, pid: int) -> _Newborn | None:
+    def of(cls, pid: int) -> _NewProcess | None:
         try:
             fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -198,48 +206,50 @@ class _Newborn(NamedTuple):
 
 
 class _Scan:
-    """One pass over /proc: who is new, and to whom it belongs."""
+    """Scans /proc for new processes, and finds the run that each belongs to."""
 
-    def __init__(self, trees: dict[str, Tree]) -> None:
-        self._trees = trees
+    def __init__(self, trees: dict[str, UsageTracker]) -> None:
+        self._trackers = trees
         self._adopters = {1, os.getppid(), os.getpid()}
-        """Who takes orphans in: init, the keeper, and whoever was seen to."""
+        """Processes that become parents of orphans: init, the keeper, and others that were seen
+        to."""
         self._seen: set[int] = set()
         self._seen_since = 0.0
         self._newest: list[bytes] = []
         self._owner: dict[int, str] = {}
         self._open: dict[str, dict[int, tuple[int, bytes]]] = {}
 
-    def run(self, now: float) -> None:
+    def scan(self, now: float) -> None:
         if now - self._seen_since > FORGET_SECONDS:
             self._seen, self._seen_since = set(self._owner), now
-        for run_id, tree in self._trees.items():
-            if tree.fd < 0 and run_id not in self._open:
+        for run_id, tracker in self._trackers.items():
+            if tracker.fd < 0 and run_id not in self._open:
                 self._open[run_id] = {}
-                self._own(tree.pid, run_id, tree.start_time)
+                self._own(tracker.pid, run_id, tracker.start_time)
                 self._seen = set(self._owner)
         is_thorough = not self._seen - self._owner.keys()
         newest = (read_short("/proc/loadavg") or b"").split()[-1:]
         if newest and newest == self._newest and not is_thorough:
-            return  # no process was made since, on the whole machine
+            return  # no process was created since, on the whole machine
         self._newest = newest
         listed = {int(name) for name in os.listdir("/proc") if name.isdigit()}
         fresh = listed - self._seen - self._owner.keys()
         self._seen = listed
-        born = {pid: found for pid in fresh if (found := _Newborn.of(pid)) is not None}
+        born = {pid: found for pid in fresh if (found := _NewProcess.of(pid)) is not None}
         while born:
-            self._place(next(iter(born)), born, is_thorough)
+            self._assign(next(iter(born)), born, is_thorough)
 
-    def look_at(self, tree: Tree) -> tuple[bool, list[tuple[int, bytes]]]:
-        """Whether anything of it ran since the last look, and its processes' `stat`."""
-        files = self._open.get(tree.run_id)
+    def read(self, tracker: UsageTracker) -> tuple[bool, list[tuple[int, bytes]]]:
+        """Return whether any process of a run used time since the last sample, and the `stat` of
+        each."""
+        files = self._open.get(tracker.run_id)
         if files is None:
             return False, []
         is_moved = False
         for pid, (fd, raw) in list(files.items()):
             data = _at_start(fd)
             if not data:
-                self._disown(pid, tree.run_id)
+                self._disown(pid, tracker.run_id)
                 is_moved = True
             elif data != raw:
                 files[pid] = (fd, data)
@@ -254,8 +264,9 @@ class _Scan:
             self._disown(pid, run_id)
         self._open.pop(run_id, None)
 
-    def _place(self, pid: int, born: dict[int, _Newborn], is_thorough: bool) -> None:
-        """Find out whose it is, after its new ancestors: its parent's, or by its environment."""
+    def _assign(self, pid: int, born: dict[int, _NewProcess], is_thorough: bool) -> None:
+        """Find the run of a new process, after those of its new ancestors: the run of its parent,
+        or the one in its environment."""
         line = [pid]
         while (parent := born[line[-1]].ppid) in born and parent not in line:
             line.append(parent)
@@ -263,7 +274,7 @@ class _Scan:
             found = born.pop(one)
             owner = self._owner.get(found.ppid)
             if owner is None and (is_thorough or found.ppid in self._adopters):
-                owner = processes.run_id_of(one, 0.0)
+                owner = run_id_of(one, 0.0)
                 if owner in self._open:
                     self._adopters.add(found.ppid)
             if owner in self._open:
@@ -272,7 +283,7 @@ class _Scan:
                 os.close(found.fd)
 
     def _own(self, pid: int, run_id: str, start_time: str) -> None:
-        found = _Newborn.of(pid)
+        found = _NewProcess.of(pid)
         if found is None:
             return
         # Verified after opening: from here on the descriptor names that very process.
@@ -281,7 +292,7 @@ class _Scan:
         else:
             os.close(found.fd)
 
-    def _keep(self, pid: int, run_id: str, found: _Newborn) -> None:
+    def _keep(self, pid: int, run_id: str, found: _NewProcess) -> None:
         self._owner[pid] = run_id
         self._open[run_id][pid] = (found.fd, b"")
 
@@ -292,15 +303,15 @@ class _Scan:
         self._seen.discard(pid)
 
 
-def process(pid: int, *, is_full: bool = True) -> Process | None:
-    """One process as it is now, None when it is gone; what waits to be reaped has no thread."""
+def sample_process(pid: int, *, is_full: bool = True) -> ProcessSample | None:
+    """Sample one process; None if it is gone. A process that waits to be reaped has no thread."""
     data = read_short(f"/proc/{pid}/stat")
-    return _process_of(pid, data, is_full) if data else None
+    return _parse(pid, data, is_full) if data else None
 
 
-def _process_of(pid: int, stat: bytes, is_full: bool) -> Process:
+def _parse(pid: int, stat: bytes, is_full: bool) -> ProcessSample:
     fields = stat_fields(stat, RESIDENT_PAGES + 1)
-    return Process(
+    return ProcessSample(
         pid,
         fields[START_TIME].decode(),
         int(fields[PPID]),
@@ -314,7 +325,7 @@ def _process_of(pid: int, stat: bytes, is_full: bool) -> Process:
 
 
 def handles(pid: int) -> int | None:
-    """How many descriptors it has open; None where we may not know."""
+    """Return how many descriptors a process has open; None if we may not know."""
     try:
         # Since Linux 6.2 the size of the folder is their number.
         count = os.stat(f"/proc/{pid}/fd").st_size
@@ -324,7 +335,7 @@ def handles(pid: int) -> int | None:
 
 
 def cgroup_pids(path: str) -> list[int]:
-    """The processes of a cgroup and of those nested in it."""
+    """Return the processes of a cgroup and of those nested in it."""
     found = _pids_in(path)
     if _has_nested(path):
         try:
@@ -362,7 +373,7 @@ def _cpu_of(raw: bytes) -> tuple[float, float]:
 
 
 def _at_start(fd: int) -> bytes:
-    """The newest content of an open kernel file; nothing if its process is gone."""
+    """Return the newest content of an open kernel file; nothing if its process is gone."""
     try:
         return os.pread(fd, 512, 0)
     except OSError:

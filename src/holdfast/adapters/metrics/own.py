@@ -1,4 +1,4 @@
-"""What one process of ours uses: a small read on Linux, for whoever asks about Holdfast itself."""
+"""What one process of Holdfast itself uses: a small read on Linux."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 import time
 
 
-def look(pid: int) -> tuple[float | None, int | None]:
-    """CPU seconds and resident bytes of one process; None where that is not told."""
+def usage_of(pid: int) -> tuple[float | None, int | None]:
+    """Return CPU seconds and resident bytes of a process; None for a number that is unknown."""
     if sys.platform != "linux":
         from holdfast.adapters.metrics import portable
 
-        found = portable.process(pid)
+        found = portable.sample_process(pid)
         return (round(found.user + found.system, 3), found.memory) if found else (None, None)
     return _cpu(pid), _memory(pid)
 

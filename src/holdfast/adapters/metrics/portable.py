@@ -1,51 +1,52 @@
-"""Looks at runs through psutil, where there is neither procfs nor a cgroup."""
+"""Samples runs through psutil, where there is neither procfs nor a cgroup."""
 
 from __future__ import annotations
 
 import time
 
-from holdfast.adapters.metrics.usage import Process, Totals, Tree, Usage, Watched
+from holdfast.adapters.metrics.usage import ProcessSample, SampledRun, Totals, Usage, UsageTracker
 
 _COOKIE = "HOLDFAST_RUN_ID"
 
 
 class PortableSampler:
-    """All trees: descendants of the main processes, and orphans by their environment."""
+    """Samples all runs: descendants of the main processes, and orphans by their environment."""
 
     def __init__(self) -> None:
-        self._trees: dict[str, Tree] = {}
+        self._trackers: dict[str, UsageTracker] = {}
         self._cookies: dict[tuple[int, float], str | None] = {}
         self._members: dict[str, list[int]] = {}
 
-    def watch(self, run: Watched) -> None:
-        self._trees[run.run_id] = Tree(run, time.monotonic())
+    def watch(self, run: SampledRun) -> None:
+        self._trackers[run.run_id] = UsageTracker(run, time.monotonic())
 
     def unwatch(self, run_id: str) -> Usage | None:
         self._members.pop(run_id, None)
-        tree = self._trees.pop(run_id, None)
-        return tree.usage if tree is not None else None
+        tracker = self._trackers.pop(run_id, None)
+        return tracker.usage if tracker is not None else None
 
-    def look(self, now: float, *, is_full: bool = False) -> dict[str, Usage]:
-        if not self._trees:
+    def sample(self, now: float, *, is_full: bool = False) -> dict[str, Usage]:
+        if not self._trackers:
             return {}
         self._members = self._grouped()
         changed: dict[str, Usage] = {}
-        for run_id, tree in self._trees.items():
-            processes = [it for pid in self._members.get(run_id, ()) if (it := process(pid))]
-            before = tree.usage
-            if processes and (usage := tree.take(now, processes, None)) != before:
+        for run_id, tracker in self._trackers.items():
+            pids = self._members.get(run_id, ())
+            processes = [found for pid in pids if (found := sample_process(pid))]
+            before = tracker.usage
+            if processes and (usage := tracker.add(now, processes, None)) != before:
                 changed[run_id] = usage
         return changed
 
     def members(self, run_id: str) -> list[int]:
         return list(self._members.get(run_id, ()))
 
-    def carried(self, run_id: str) -> Totals:
-        tree = self._trees.get(run_id)
-        return tree.carried if tree is not None else Totals()
+    def carried_totals(self, run_id: str) -> Totals:
+        tracker = self._trackers.get(run_id)
+        return tracker.carried if tracker is not None else Totals()
 
     def close(self) -> None:
-        self._trees.clear()
+        self._trackers.clear()
 
     def _grouped(self) -> dict[str, list[int]]:
         import psutil
@@ -57,8 +58,8 @@ class PortableSampler:
                 parents[one.pid], born[one.pid] = one.ppid(), one.create_time()
             except psutil.Error:
                 continue
-        owners = {tree.pid: run_id for run_id, tree in self._trees.items()}
-        grouped: dict[str, list[int]] = {run_id: [] for run_id in self._trees}
+        owners = {tracker.pid: run_id for run_id, tracker in self._trackers.items()}
+        grouped: dict[str, list[int]] = {run_id: [] for run_id in self._trackers}
         for pid in parents:
             line, owner = [pid], owners.get(pid)
             while owner is None and (parent := parents.get(line[-1], 0)) > 1 and parent not in line:
@@ -69,11 +70,11 @@ class PortableSampler:
             if owner in grouped:
                 grouped[owner].append(pid)
         identities = {(pid, born[pid]) for pid in parents}
-        self._cookies = {key: it for key, it in self._cookies.items() if key in identities}
+        self._cookies = {key: run for key, run in self._cookies.items() if key in identities}
         return grouped
 
     def _cookie(self, pid: int, created: float) -> str | None:
-        """The run that an orphan says it belongs to; asked once."""
+        """Return the run in the environment of an orphan, which is read once."""
         import psutil
 
         key = (pid, created)
@@ -85,8 +86,8 @@ class PortableSampler:
         return self._cookies[key]
 
 
-def process(pid: int) -> Process | None:
-    """One process as it is now."""
+def sample_process(pid: int) -> ProcessSample | None:
+    """Sample one process; None if it is gone."""
     import psutil
 
     try:
@@ -103,7 +104,7 @@ def process(pid: int) -> Process | None:
                 written_chars = getattr(io, "write_chars", 0)
             user = times.user + getattr(times, "children_user", 0.0)
             system = times.system + getattr(times, "children_system", 0.0)
-            return Process(
+            return ProcessSample(
                 pid,
                 str(one.create_time()),
                 one.ppid(),

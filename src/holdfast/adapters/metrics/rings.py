@@ -1,8 +1,8 @@
 """The history of a run's numbers: one file a service, of a fixed size, three resolutions.
 
-A record's place follows from its time, so nothing has to be remembered between two writes and
-nothing is lost when the supervisor is killed. Written with `pwrite`, never mapped: history
-costs no memory. A record says how many seconds it covers; what none covers is unknown.
+The place of a record follows from its time. So nothing has to be remembered between two writes, and
+nothing is lost when the supervisor is killed. Files are written with `pwrite` and never mapped, so
+that history costs no memory. A record tells how many seconds it covers; the rest is unknown.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Point(NamedTuple):
     write_rate: float
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """What is remembered beside the points: the totals of ended runs, and of the live one
-    what can no longer be read from the system."""
+class RunTotals(msgspec.Struct, frozen=True):
+    """The totals beside the points: of the runs that ended, and of the live run those counts that
+    the system no longer tells."""
 
     run_id: str
     finished: Totals
@@ -60,18 +60,18 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Ring:
-    """The history of one service. Any thread, one at a time."""
+    """The history of one service. Used by any thread, one at a time."""
 
-    __slots__ = ("_kept", "_latest", "_unwritten", "path")
+    __slots__ = ("_latest", "_totals", "_unwritten", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._latest: dict[int, Point] = {}
         self._unwritten: dict[int, Point] = {}
-        self._kept: Kept | None = None
+        self._totals: RunTotals | None = None
 
-    def kept(self) -> Kept | None:
-        """What an earlier supervisor wrote last; None if there is nothing, or another format."""
+    def read_totals(self) -> RunTotals | None:
+        """Read the totals that were written last; None if there are none, or in another format."""
         data = self._read(0, _HEAD.size)
         if len(data) < _HEAD.size:
             return None
@@ -79,10 +79,10 @@ class Ring:
         if magic != _MAGIC:
             return None
         name = run_id.rstrip(b"\0").decode(errors="replace")
-        return Kept(name, _totals(numbers[:6]), _totals(numbers[6:]))
+        return RunTotals(name, _totals(numbers[:6]), _totals(numbers[6:]))
 
     def add(self, point: Point) -> None:
-        """Add what is newer than all before, to every resolution; `flush` writes it."""
+        """Add a point that is newer than all before, to every resolution; `flush` writes it."""
         for resolution, count in RESOLUTIONS.items():
             offset = _OFFSETS[resolution] + point.time // resolution % count * _RECORD.size
             latest = self._latest.get(resolution)
@@ -94,31 +94,31 @@ class Ring:
             self._latest[resolution] = merged
             self._unwritten[offset] = merged
 
-    def flush(self, kept: Kept) -> None:
-        """Write what was added since, and the totals."""
-        if not self._unwritten and kept == self._kept:
+    def flush(self, totals: RunTotals) -> None:
+        """Write the points that were added since, and the totals."""
+        if not self._unwritten and totals == self._totals:
             return
         fd = self._open()
         try:
-            if kept != self._kept:
-                name = kept.run_id.encode()[:64]
-                os.pwrite(fd, _HEAD.pack(_MAGIC, name, *kept.finished, *kept.carried), 0)
+            if totals != self._totals:
+                name = totals.run_id.encode()[:64]
+                os.pwrite(fd, _HEAD.pack(_MAGIC, name, *totals.finished, *totals.carried), 0)
             for offset, point in self._unwritten.items():
                 os.pwrite(fd, _packed(point), offset)
         finally:
             os.close(fd)
-        self._kept = kept
+        self._totals = totals
         self._unwritten.clear()
 
     def points(self, resolution: int, since: float, until: float) -> list[Point]:
-        """What is remembered of that time, oldest first."""
+        """Return the points of a time, oldest first."""
         count = RESOLUTIONS[resolution]
         data = self._read(_OFFSETS[resolution], count * _RECORD.size)
         whole = len(data) // _RECORD.size * _RECORD.size
         found = [_point(record) for record in _RECORD.iter_unpack(data[:whole])]
-        # What lies behind the ring's reach was not written over, since nothing was written.
+        # Older records than the ring holds remain if nothing was written over them.
         first = max(since, until - resolution * count)
-        return sorted(it for it in found if it.seconds and first < it.time <= until + 1)
+        return sorted(point for point in found if point.seconds and first < point.time <= until + 1)
 
     def remove(self) -> None:
         try:
@@ -127,7 +127,7 @@ class Ring:
             pass
 
     def _begun(self, offset: int) -> Point | None:
-        """The record that a supervisor before us may have begun there."""
+        """Return the record that an earlier supervisor may have begun there."""
         data = self._read(offset, _RECORD.size)
         if len(data) < _RECORD.size:
             return None
@@ -154,7 +154,7 @@ class Ring:
 
 
 def _merged(one: Point, two: Point) -> Point:
-    """Both as one: averages by the time they cover, peaks, and the newer counts."""
+    """Merge two points: averages weighted by their time, peaks, and the newer counts."""
     whole = one.seconds + two.seconds
     first, second = one.seconds / whole, two.seconds / whole
     return Point(

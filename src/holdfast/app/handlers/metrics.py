@@ -139,7 +139,7 @@ def _aggregate(services: list[ServiceMetrics]) -> Aggregate:
 
 def _own(context: Context) -> OwnMetrics:
     counters = context.resources.counters
-    supervisor, keeper = own.look(os.getpid()), own.look(context.link.keeper_pid)
+    supervisor, keeper = own.usage_of(os.getpid()), own.usage_of(context.link.keeper_pid)
     return OwnMetrics(
         uptime=round(time.monotonic() - context.started_mono, 3),
         cpu_seconds=supervisor[0],

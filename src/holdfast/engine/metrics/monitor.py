@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.adapters.keeper_link import KeeperLink
-from holdfast.adapters.metrics import Totals, Usage, Watched, new_sampler
+from holdfast.adapters.metrics import SampledRun, Totals, Usage, new_sampler
 from holdfast.adapters.own_log import logger
 from holdfast.engine.metrics.counters import SupervisorCounters
 from holdfast.engine.metrics.sampler import Errand, MetricsSampler, Sample
@@ -115,7 +115,7 @@ class ResourceMonitor(RunObserver):
         gauge.custom, gauge.patience = {}, EARLY_LOOKS
         self._by_run[run.run_id] = gauge
         began, is_limited = run.started_mono, limits.has_limits(runner.declaration.spec)
-        watched = Watched(run.run_id, run.pid, run.start_time or "", began, Totals(), is_limited)
+        watched = SampledRun(run.run_id, run.pid, run.start_time or "", began, Totals(), is_limited)
         self._do(self._sampler.begin, runner.name, watched)
         self._await_timeout(gauge)
         self._schedule(FIRST_LOOK_SECONDS)

@@ -15,10 +15,10 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.adapters.metrics import Sampler, Totals, Usage, Watched
+from holdfast.adapters.metrics import SampledRun, Sampler, Totals, Usage
 from holdfast.adapters.metrics.extras import Extras, extras_of
 from holdfast.adapters.metrics.host import HostUsage, host_usage
-from holdfast.adapters.metrics.rings import Kept, Point, Ring
+from holdfast.adapters.metrics.rings import Point, Ring, RunTotals
 from holdfast.adapters.own_log import logger
 
 ALL = "_all"
@@ -95,9 +95,9 @@ class MetricsSampler:
             except Exception:  # noqa: BLE001 - the border between services
                 _log.exception("the sampler failed at %s%r", call.__name__, arguments)
 
-    def begin(self, service: str, run: Watched) -> None:
+    def begin(self, service: str, run: SampledRun) -> None:
         ring = self._ring(service)
-        kept = ring.kept() if service not in self._finished else None
+        kept = ring.read_totals() if service not in self._finished else None
         if kept is not None:
             self._finished[service] = self._news[service] = kept.finished
             if kept.run_id == run.run_id:
@@ -116,16 +116,16 @@ class MetricsSampler:
         finished = self._finished.get(service, Totals()).plus(used)
         self._finished[service] = self._news[service] = finished
         if track is not None:
-            self._write(track.ring, Kept("", finished, Totals()))
+            self._write(track.ring, RunTotals("", finished, Totals()))
 
     def end_unseen(self, service: str, run_id: str, cpu: tuple[float, float]) -> None:
         """Account for a run that ended while there was no supervisor, by what the kernel says."""
         ring = self._ring(service)
-        kept = ring.kept()
+        kept = ring.read_totals()
         if kept is not None and kept.run_id == run_id:
             finished = kept.finished.plus(kept.carried.at_least(Totals(*cpu)))
             self._finished[service] = self._news[service] = finished
-            self._write(ring, Kept("", finished, Totals()))
+            self._write(ring, RunTotals("", finished, Totals()))
 
     def remove(self, service: str) -> None:
         self._finished.pop(service, None)
@@ -134,7 +134,7 @@ class MetricsSampler:
 
     def look(self, *, is_full: bool = False) -> Sample:
         now, wall = time.monotonic(), time.time()
-        usages = self._looker().look(now, is_full=is_full)
+        usages = self._looker().sample(now, is_full=is_full)
         for run_id, track in self._tracks.items():
             self._record(track, usages.get(run_id), wall)
         if self._tracks:
@@ -185,8 +185,8 @@ class MetricsSampler:
 
     def _flush(self, track: _Track, wall: float) -> None:
         track.flushed_at = wall
-        carried = self._looker().carried(track.run_id)
-        self._write(track.ring, Kept(track.run_id, track.finished, carried))
+        carried = self._looker().carried_totals(track.run_id)
+        self._write(track.ring, RunTotals(track.run_id, track.finished, carried))
 
     def _sum(self, is_changed: bool) -> Usage | None:
         if not is_changed:
@@ -204,7 +204,7 @@ class MetricsSampler:
             sum(it.processes for it in usages),
         )
 
-    def _write(self, ring: Ring, kept: Kept) -> None:
+    def _write(self, ring: Ring, kept: RunTotals) -> None:
         try:
             ring.flush(kept)
         except OSError as error:
