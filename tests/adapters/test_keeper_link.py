@@ -18,6 +18,7 @@ from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.succession import Succession
 from holdfast.keeper import handover
 from holdfast.keeper.protocol import wire
+from holdfast.keeper.protocol.messages import RunFacts
 from holdfast.vocabulary.errors import Failed, SpawnFailed
 
 Message = dict[str, Any]
@@ -87,11 +88,11 @@ def test_replies_find_their_requests() -> None:
     async def story(link: KeeperLink, peer: Peer, notices: list[Message]) -> None:
         asked = [asyncio.ensure_future(link.ask({"do": "tree", "run_id": "r"})) for _ in range(3)]
         ids = [(await peer.take())[0]["id"] for _ in range(3)]
-        peer.send({"id": ids[1], "ok": True, "n": 1})
+        peer.send({"id": ids[1], "ok": True, "processes": []})
         error = {"code": "spawn_failed", "message": "entering directory", "stage": "directory"}
         peer.send({"id": ids[0], "ok": False, "error": error})
         peer.send({"id": ids[2], "ok": False, "error": {"code": "not_found", "message": "gone"}})
-        assert (await asked[1])["n"] == 1
+        assert (await asked[1])["processes"] == []
         with pytest.raises(SpawnFailed, match="entering directory"):
             await asked[0]
         with pytest.raises(Failed, match="gone"):
@@ -290,19 +291,19 @@ def test_an_answered_stop_is_handed_on_with_what_is_left_of_its_grace() -> None:
     """A successor learns that the signal was sent, how long ago, and only shorter graces."""
     now = [100.0]
     succession = Succession(clock=lambda: now[0])
-    run = {"run_id": "r1", "service": "web", "stop": {"signal": 15, "grace": 9.0}}
+    run: RunFacts = {"run_id": "r1", "service": "web", "stop": {"signal": 15, "grace": 9.0}}
     succession.begin({"runs": [run]})
     succession.on_notice({"notice": "spare", "run_id": "r1", "parts": []}, [])
-    then = succession.noting({"do": "end", "run_id": "r1"})
+    then = succession.on_request({"do": "end", "run_id": "r1"})
     assert then is not None
     now[0] += 2.0
     (found,) = succession.table()
     assert found["end"] == {"signal": 15, "grace": 7.0, "signalled": False, "ago": 2.0}
     then({"ok": True})
-    succession.noting({"do": "end", "run_id": "r1", "signal": 2, "grace": 60.0})
+    succession.on_request({"do": "end", "run_id": "r1", "signal": 2, "grace": 60.0})
     (found,) = succession.table()
     assert found["end"] == {"signal": 15, "grace": 7.0, "signalled": True, "ago": 2.0}
-    succession.noting({"do": "end", "run_id": "r1", "grace": 1.0})
+    succession.on_request({"do": "end", "run_id": "r1", "grace": 1.0})
     succession.on_notice({"notice": "exit", "run_id": "r1", "empty": False}, [])
     now[0] += 3.0
     (found,) = succession.table()

@@ -15,12 +15,13 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from holdfast.keeper.loop import Loop
 from holdfast.keeper.processes.cgroups import Cgroups
 from holdfast.keeper.processes.tree import Tree
-from holdfast.keeper.runs.kill_chain import KillChain, Report
+from holdfast.keeper.protocol.messages import EndedProcess, EndState
+from holdfast.keeper.runs.kill_chain import KillChain
 from holdfast.system import kernel_files, own_process, processes
 
 P = ParamSpec("P")
@@ -215,9 +216,9 @@ class Stage:
         tree: Tree,
         number: int = signal.SIGTERM,
         grace: float = 5.0,
-        earlier: dict[str, Any] | None = None,
+        earlier: EndState | None = None,
     ) -> KillChain:
-        def on_done(report: Report, seconds: float, is_empty: bool) -> None:
+        def on_done(report: list[EndedProcess], seconds: float, is_empty: bool) -> None:
             hows = {int(entry["pid"]): str(entry["how"]) for entry in report}
             self.results[_name(tree)] = (hows, seconds, is_empty)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.keeper.processes.tree import Tree
+from holdfast.keeper.protocol.messages import EndState
 from holdfast.keeper.runs.kill_chain import KillChain
 from holdfast.system import processes
 from holdfast.system.processes import Process
@@ -517,7 +518,8 @@ def test_an_ending_begun_by_another_keeper_signals_nobody_again() -> None:
         stage.says()
         first = stage.begin(tree, grace=30)
         assert stage.says() == 7
-        state = {**first.state(is_whole=True), "grace": 0.2}
+        state = first.state(is_whole=True)
+        state["grace"] = 0.2
         state["seen"].append([999_999_999, "1", "gone", "SIGTERM"])
         first.is_done = True  # its keeper is no more
         stage.endings.clear()
@@ -543,7 +545,7 @@ def test_who_left_the_group_in_time_is_signalled_by_the_next_keeper() -> None:
         )
         left = processes.process(stage.says())
         assert left is not None
-        earlier: dict[str, Any] = {"signal": signal.SIGTERM, "grace": 9.0, "signalled": True}
+        earlier: EndState = {"signal": signal.SIGTERM, "grace": 9.0, "signalled": True}
         earlier["seen"] = [[left.pid, left.start_time, left.name, "SIGTERM"]]
         earlier["reached"] = []
         os.kill(tree.pid, signal.SIGKILL)
@@ -558,7 +560,8 @@ def test_an_ending_handed_over_while_killing_goes_on_killing() -> None:
     with Stage() as stage:
         tree = stage.start("ignore()\nsay(1)\nforever()")
         stage.says()
-        earlier = {"signal": signal.SIGTERM, "grace": 0.0, "signalled": True, "ago": 5.0}
+        earlier: EndState = {"signal": signal.SIGTERM, "grace": 0.0, "signalled": True}
+        earlier["ago"] = 5.0
         stage.begin(tree, grace=0.0, earlier=earlier)
         stage.finish()
         hows, seconds, is_empty = stage.results["run-1"]

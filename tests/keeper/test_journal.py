@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.keeper.protocol.messages import ExitFacts
 from holdfast.keeper.runs.journal import Journal
 from holdfast.system import lean_json
 from tests.keeper.conftest import KeeperProcess
 
 
-def _ended(name: str) -> dict[str, object]:
+def _ended(name: str) -> ExitFacts:
     return {"run_id": name, "code": 0}
 
 

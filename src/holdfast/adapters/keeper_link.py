@@ -1,8 +1,9 @@
-"""The only speaker to the keeper: requests go out, replies and notices come in.
+"""The supervisor's end of the link to the keeper: requests go out, replies and notices come in.
 
-Owns the link's socket. When the keeper dies without a word, `turn_into_keeper` makes this
-process a keeper from what `succession` remembers; no service notices. A supervisor that is
-replaced stands by for that until its successor can do the same. Decides nothing about services.
+Owns the link's socket; no other module of the supervisor speaks to the keeper. When the keeper
+dies, `turn_into_keeper` makes this process a keeper from what `succession` remembers, and no
+service notices. A supervisor that is replaced stands by for that, until its successor can do the
+same. Decides nothing about services.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 import msgspec
 
@@ -24,6 +25,31 @@ from holdfast.keeper import handover
 from holdfast.keeper.protocol import wire
 from holdfast.vocabulary.errors import Failed, KeeperGone, SpawnFailed
 
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import (
+        AdoptReply,
+        AdoptRequest,
+        EndRestReply,
+        EndRestRequest,
+        HelloRequest,
+        KeeperFacts,
+        ListRequest,
+        PruneReply,
+        PruneRequest,
+        RefusalFacts,
+        Reply,
+        Request,
+        SpawnReply,
+        SpawnRequest,
+        StandByRequest,
+        StraysReply,
+        StraysRequest,
+        TreeReply,
+        TreeRequest,
+        UpgradeReply,
+        UpgradeRequest,
+    )
+
 PROTOCOL = 1
 RETRY_SECONDS = 0.05
 _FIRST_PIECE_BYTES, _PIECE_BYTES = 512, 8192
@@ -31,7 +57,8 @@ _MOST_UNSENT = 64
 _log = logger("keeper_link")
 
 Message = dict[str, Any]
-Then = Callable[[Message], None]
+"""A message as it came, before its kind is known."""
+Descriptors = tuple[int, ...]
 
 
 class KeeperLink:
@@ -52,17 +79,18 @@ class KeeperLink:
         self._on_gone = on_gone
         self._inbox, self._outbox = wire.Inbox(load=_load), wire.Outbox(_encode)
         self._unsent: dict[str, str | None] = {}
-        self._pending: dict[int, tuple[Then | None, Then]] = {}
+        self._pending: dict[int, tuple[Callable[[Any], None] | None, Callable[[Any], None]]] = {}
+        """By request: what succession makes of its reply, and what the caller does."""
         self._is_standing_by = False
         self._next_id = 1
         self._is_open = True
         self._is_corked, self._piece = False, _FIRST_PIECE_BYTES
-        self.facts: Message = {}
-        """The keeper's answer to hello, without its lists."""
+        self.facts: KeeperFacts = {}
+        """The keeper's answer to hello, without the lists of runs and exits."""
         self.kept: dict[str, str] = {}
         self._succession = Succession()
         self.runs, self.held = self._succession.runs, self._succession.held
-        """Every run of the keeper by its id; our copies of descriptors that it holds by name."""
+        """Every run of the keeper by its id; our copies of the descriptors that it holds."""
         loop.add_reader(sock.fileno(), self._on_readable)
 
     @property
@@ -75,18 +103,19 @@ class KeeperLink:
 
     @property
     def cgroup_root(self) -> str | None:
-        """The cgroup beneath which runs are, where the keeper has one."""
-        root = (self.facts.get("host") or {}).get("cgroup")
-        return str(root) if root else None
+        """The cgroup that contains those of all runs, if the keeper has one."""
+        host = self.facts.get("host")
+        return (host.get("cgroup") or None) if host else None
 
     @property
     def ceilings(self) -> list[int]:
-        """The hard limits of all that this keeper, and killed ones before it, started
-        (`run_marks`); empty where they tell nothing."""
-        return (self.facts.get("host") or {}).get("ceilings") or []
+        """The hard limits of the processes that this keeper, and killed ones before it, started
+        (`run_marks`); empty if they tell nothing."""
+        host = self.facts.get("host")
+        return (host.get("ceilings") or []) if host else []
 
     async def hello(self, version: str) -> Message:
-        """Say who we are; answers the keeper's facts with runs, exits and kept."""
+        """Introduce this supervisor; returns the keeper's facts with runs, exits and `kept`."""
         facts = await self.ask(
             {"do": "hello", "protocol": PROTOCOL, "role": "supervisor", "version": version}
         )
@@ -97,13 +126,26 @@ class KeeperLink:
             )
         self.kept = dict(facts.get("kept") or {})
         self._succession.begin(facts)
-        self.facts = {
-            key: value for key, value in facts.items() if key not in ("runs", "exits", "kept")
-        }
-        return facts
+        self.facts = facts.copy()
+        self.facts.pop("runs", None)
+        self.facts.pop("exits", None)
+        self.facts.pop("kept", None)
+        return {**facts}
 
-    def request(self, message: Message, then: Then, fds: tuple[int, ...] = ()) -> None:
-        """Send a request; `then` gets the reply, in the turn in which it arrives."""
+    @overload
+    def request(
+        self, message: SpawnRequest, then: Callable[[SpawnReply], None], fds: Descriptors = ()
+    ) -> None: ...
+    @overload
+    def request(
+        self, message: Request, then: Callable[[Reply], None], fds: Descriptors = ()
+    ) -> None: ...
+    @overload
+    def request(
+        self, message: Message, then: Callable[[Message], None], fds: Descriptors = ()
+    ) -> None: ...
+    def request(self, message: Any, then: Callable[[Any], None], fds: Descriptors = ()) -> None:
+        """Send a request; `then` gets the reply, in the turn of the loop in which it arrives."""
         if not self._is_open:
             error = {"code": "keeper_gone", "message": "the keeper is gone"}
             self._loop.call_soon(then, {"ok": False, "error": error})
@@ -112,33 +154,53 @@ class KeeperLink:
         message["id"] = number
         if self._unsent:
             message["kept"], self._unsent = self._unsent, {}
-        self._pending[number] = self._succession.noting(message), then
+        self._pending[number] = self._succession.on_request(message), then
         self._send(message, fds)
 
-    async def ask(self, message: Message, fds: tuple[int, ...] = ()) -> Message:
-        """Send a request and wait; raises what the keeper refused."""
-        future: asyncio.Future[Message] = self._loop.create_future()
+    @overload
+    async def ask(self, message: HelloRequest | ListRequest) -> KeeperFacts: ...
+    @overload
+    async def ask(self, message: SpawnRequest) -> SpawnReply: ...
+    @overload
+    async def ask(self, message: AdoptRequest) -> AdoptReply: ...
+    @overload
+    async def ask(self, message: StraysRequest) -> StraysReply: ...
+    @overload
+    async def ask(self, message: EndRestRequest) -> EndRestReply: ...
+    @overload
+    async def ask(self, message: TreeRequest) -> TreeReply: ...
+    @overload
+    async def ask(self, message: PruneRequest) -> PruneReply: ...
+    @overload
+    async def ask(self, message: UpgradeRequest) -> UpgradeReply: ...
+    @overload
+    async def ask(self, message: Request) -> Reply: ...
+    @overload
+    async def ask(self, message: Message) -> Message: ...
+    async def ask(self, message: Any) -> Any:
+        """Send a request and wait for its reply; a refusal is raised as an error of ours."""
+        future: asyncio.Future[Any] = self._loop.create_future()
 
-        def then(reply: Message) -> None:
+        def then(reply: Any) -> None:
             if not future.done():
                 future.set_result(reply)
 
-        self.request(message, then, fds)
+        self.request(message, then)
         reply = await future
         if not reply.get("ok"):
             raise error_of(reply)
         return reply
 
     def keep(self, key: str, value: str | None) -> None:
-        """Put something into the keeper's memory."""
+        """Put a text into the keeper's memory (`keeper_memory` lists the keys); None forgets it."""
         if value is None:
             self.kept.pop(key, None)
         elif self.kept.get(key) == value:
             return
         else:
             self.kept[key] = value
-        # Travels with the next request: what is wanted and what is asked arrive together. Of
-        # very much the keeper takes the first in already, while we go on.
+        # It travels with the next request, so that what is kept and what is asked arrive
+        # together. Many values are sent in parts: the keeper takes in the first meanwhile.
         self._unsent[key] = value
         if len(self._unsent) < _MOST_UNSENT:
             self._cork()
@@ -175,24 +237,25 @@ class KeeperLink:
         return bool(self.facts)
 
     def leave_loop(self) -> None:
-        """Hear nothing more in the loop, and keep the connection for `stand_by`."""
+        """Stop reading in the loop, and keep the connection for `stand_by`."""
         if self._is_open:
             self._loop.remove_reader(self._sock.fileno())
             self._loop.remove_writer(self._sock.fileno())
 
     def stand_by(self) -> bool:
-        """Wait until the keeper says that another supervisor could take its place; True: it died
-        before. Called when no loop runs any more: whatever is told is noted and acted on no more.
-        """
+        """Wait until the keeper says that another supervisor could take its place. Returns True if
+        the keeper died before that. No loop runs any more: notices are remembered for a
+        succession, and nothing else is done about them."""
         if not self._is_open:
             return True
         self._is_standing_by = True
         self._sock.setblocking(True)
         number, self._next_id = self._next_id, self._next_id + 1
         try:
-            self._outbox.put({"do": "stand_by", "id": number})
+            request: StandByRequest = {"do": "stand_by", "id": number}
+            self._outbox.put(request)
             while not self._outbox.flush(self._sock):
-                time.sleep(RETRY_SECONDS)  # the kernel has no memory for it just now
+                time.sleep(RETRY_SECONDS)  # the kernel has no memory for it at the moment
             while True:
                 data, fds = wire.receive(self._sock)
                 if not data:
@@ -207,13 +270,13 @@ class KeeperLink:
             return True
 
     def flush(self) -> None:
-        """Send what waits, as far as the socket takes it."""
+        """Send what waits, as much as the socket takes."""
         if not self._is_open or self._outbox.is_empty:
             return
         try:
             is_done = self._outbox.flush(self._sock)
         except OSError:
-            return  # the reader will see the end
+            return  # the reader will notice the end of the link
         if self._outbox.is_refused:
             self._loop.call_later(RETRY_SECONDS, self.flush)
         if is_done or self._outbox.is_refused:
@@ -230,7 +293,8 @@ class KeeperLink:
         umask: int,
         claim_fd: int | None = None,
     ) -> NoReturn:
-        """Become the keeper that died: same lock, same claim, same runs, same descriptors."""
+        """Replace this process by a keeper with the lock, claim, runs and descriptors of the one
+        that died."""
         table = {
             "lock": lock_fd,
             "claim": claim_fd,
@@ -256,8 +320,8 @@ class KeeperLink:
         )
         os.execv(argv[0], argv)
 
-    def _send(self, message: Message, fds: tuple[int, ...]) -> None:
-        # Requests of one turn go out in pieces, the first soon: the keeper begins meanwhile.
+    def _send(self, message: Request, fds: Descriptors) -> None:
+        # The requests of one turn go out in parts, the first one soon, so that the keeper begins.
         self._outbox.put(message, fds)
         if self._outbox.size > self._piece:
             self._piece = min(2 * self._piece, _PIECE_BYTES)
@@ -287,7 +351,7 @@ class KeeperLink:
             data, messages = b"", []
         for message, own_fds in messages:
             self._take(message, own_fds)
-        # What these messages made us ask goes out now, not a turn later.
+        # The requests that these messages caused go out now, not a turn later.
         self.flush()
         if not data:
             self._end()
@@ -307,7 +371,7 @@ class KeeperLink:
                 self._call(self._on_notice, message)
             return
         if "parts" in message and fds:
-            # The run this reply belongs to is remembered with its request.
+            # Which run they belong to is known from the request.
             message["spares"] = dict(zip(message["parts"], fds, strict=False))
         elif fds:
             close_all(fds)
@@ -318,7 +382,7 @@ class KeeperLink:
             self._call(then, message)
 
     def _on_kept(self, values: dict[str, str | None]) -> None:
-        """Another supervisor has put this into the keeper's memory."""
+        """Another supervisor has put these values into the keeper's memory."""
         for key, value in values.items():
             if value is None:
                 self.kept.pop(key, None)
@@ -333,9 +397,9 @@ class KeeperLink:
             _log.exception("a message of the keeper was not taken: %s %s", word, run_id)
 
 
-def error_of(reply: Message) -> Failed | SpawnFailed | KeeperGone:
+def error_of(reply: Reply) -> Failed | SpawnFailed | KeeperGone:
     """The keeper's refusal as an error of ours."""
-    error = reply.get("error") or {}
+    error: RefusalFacts = reply.get("error") or {}
     code, message = error.get("code"), str(error.get("message") or "the keeper refused")
     if code == "keeper_gone":
         return KeeperGone(message, "it is being replaced; try again")
@@ -344,9 +408,10 @@ def error_of(reply: Message) -> Failed | SpawnFailed | KeeperGone:
     return Failed(message, "", {"keeper_code": code})
 
 
-def log_refusal(reply: Message) -> None:
-    """For requests whose answer nobody waits for; that the keeper is gone is told elsewhere."""
-    error = reply.get("error") or {}
+def log_refusal(reply: Reply) -> None:
+    """Log the refusal of a request that nobody waits for. A keeper that is gone is logged
+    elsewhere."""
+    error: RefusalFacts = reply.get("error") or {}
     if not reply.get("ok") and error.get("code") != "keeper_gone":
         _log.warning("the keeper refused: %s", error)
 
@@ -356,15 +421,15 @@ def _is_dismissal(notice: Message) -> bool:
     return word == "leave" or (word == "retire" and not notice.get("standby"))
 
 
-def _encode(message: Message) -> bytes:
+def _encode(message: wire.Message) -> bytes:
     try:
         return msgspec.json.encode(message) + b"\n"
     except UnicodeEncodeError:
-        return wire.encode(message)  # bytes of the system that are no UTF-8
+        return wire.encode(message)  # a path or an argument that is no UTF-8
 
 
 def _load(line: bytes) -> Any:
     try:
         return msgspec.json.decode(line)
     except msgspec.DecodeError:
-        return json.loads(line)  # takes text that is no UTF-8, too
+        return json.loads(line)  # accepts text that is no UTF-8

@@ -1,7 +1,9 @@
-"""What a successor of the keeper would have to know: its runs, and spare descriptors.
+"""The keeper's table as the supervisor can rebuild it: its runs, and spare descriptors.
 
-Watches what passes over the link and remembers it. Owns the spare copies and closes each
-when its run is over; never reads one. Speaks to nobody.
+When the keeper dies, the supervisor turns into a keeper and goes on with this table (the prose in
+`keeper.handover` tells how). Reads every message that passes the link and remembers what a keeper
+would know of it. Owns the spare copies of descriptors, closes each when its run is over, and never
+reads one. Sends nothing.
 """
 
 from __future__ import annotations
@@ -10,10 +12,13 @@ import os
 import resource
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import EndState, KeeperFacts
 
 Message = dict[str, Any]
-Then = Callable[[Message], None]
+OnReply = Callable[[Message], None]
 
 _NOT_FACTS = frozenset(
     {"do", "id", "kept", "argv", "env", "environ", "cwd", "user", "rlimits", "umask", "nice"}
@@ -27,7 +32,7 @@ _RUN_DEFAULTS: Message = {
 
 
 class Succession:
-    """The keeper's table as far as the supervisor can rebuild it."""
+    """What a keeper that takes over from here would go on with."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -39,14 +44,15 @@ class Succession:
         self._room = limit - min(_OWN_DESCRIPTORS, limit // 4)
         self._ends: dict[str, _End] = {}
         self._asked: dict[str, Message] = {}
+        """Spawn requests without a reply, by run."""
         self._gaps: set[str] = set()
-        """Services whose output cannot be recorded now: a successor says that some is lost."""
+        """Services whose output cannot be recorded now. A successor says that some is lost."""
 
-    def begin(self, facts: Message) -> None:
-        """Take over what the keeper's answer to hello lists."""
+    def begin(self, facts: KeeperFacts) -> None:
+        """Take over the runs and exits in the keeper's answer to hello."""
         now = self._clock()
         for run in facts.get("runs") or ():
-            self.runs[run["run_id"]] = dict(run)
+            self.runs[run["run_id"]] = {**run}
             self._began[run["run_id"]] = now - (run.get("age") or 0.0)
             if end := run.get("end"):
                 self._ends[run["run_id"]] = _End.of(end, now)
@@ -56,34 +62,34 @@ class Succession:
             if ended["run_id"] in self.runs:
                 self.runs[ended["run_id"]]["exit"] = ended
 
-    def noting(self, message: Message) -> Then | None:
-        """Remember what matters of a request; the answer takes its reply, where that matters."""
+    def on_request(self, message: Message) -> OnReply | None:
+        """Remember a request; returns what is to be called with its reply, if that matters."""
         if message["do"] == "end" and message.get("run_id") in self.runs:
-            self._on_request(message)
-            return self._noting_end(message["run_id"])
+            self._note_request(message)
+            return self._on_end_reply(message["run_id"])
         if message["do"] not in ("spawn", "adopt"):
-            self._on_request(message)
+            self._note_request(message)
             return None
         if message["do"] == "spawn":
             self._asked[message["run_id"]] = _facts_of(message)
 
-        def begun(reply: Message) -> None:
+        def on_reply(reply: Message) -> None:
             self._asked.pop(message["run_id"], None)
             if reply.get("ok"):
                 self._on_begun(message, reply)
 
-        return begun
+        return on_reply
 
-    def _noting_end(self, run_id: str) -> Then:
-        def ending(reply: Message) -> None:
-            # Without an answer nobody knows whether the signal was sent: a successor sends it.
+    def _on_end_reply(self, run_id: str) -> OnReply:
+        def on_reply(reply: Message) -> None:
+            # Without a reply nobody knows whether the signal was sent. A successor sends it.
             if reply.get("ok") and (end := self._ends.get(run_id)) is not None:
                 end.is_signalled = True
 
-        return ending
+        return on_reply
 
     def _within_room(self, spares: dict[str, int]) -> dict[str, int]:
-        """The spares, or none: what we need ourselves comes first."""
+        """The spares, or none if few descriptors are left: our own use comes first."""
         if not spares or max(spares.values()) < self._room:
             return spares
         close_all(list(spares.values()))
@@ -116,7 +122,7 @@ class Succession:
                 close_all(fds)
 
     def table(self) -> list[Message]:
-        """The runs that a new keeper can go on with."""
+        """The runs as entries of a handover's table."""
         now = self._clock()
         return [
             {
@@ -131,14 +137,13 @@ class Succession:
         ]
 
     def pending(self) -> list[Message]:
-        """Runs that were asked for; whether they began, nobody has said."""
+        """Spawn requests that the keeper has not answered: nobody knows whether they began."""
         return list(self._asked.values())
 
-    def _on_request(self, message: Message) -> None:
-        """Something was asked of a run."""
+    def _note_request(self, message: Message) -> None:
         run_id = message.get("run_id")
         if message["do"] == "end" and run_id in self._asked:
-            # Asked for before the keeper said that it began: to be ended as soon as it is found.
+            # The keeper has not said that it began. A successor that finds it ends it.
             asked = self._asked[run_id]
             asked["is_end_asked"] = True
             asked["end"] = {**asked["stop"], **_given(message, "signal", "grace")}
@@ -158,19 +163,19 @@ class Succession:
             case "resize":
                 run["cols"], run["rows"] = message["cols"], message["rows"]
             case "write" if message.get("eof") and "stdin" in self._spares.get(run_id, {}):
-                # A spare copy left open would hide the end of input from the service.
+                # An open spare copy would hide the end of input from the service.
                 os.close(self._spares[run_id].pop("stdin"))
             case _:
                 pass
 
-    def _end_by(self, run_id: str, asked: Message, now: float) -> _End:
-        """The first request decides the signal; later ones may only shorten the grace."""
+    def _end_by(self, run_id: str, asked: Any, now: float) -> _End:
+        """The first request decides the signal. Later ones can only shorten the grace."""
         end = self._ends.setdefault(run_id, _End.of(asked, now))
         end.deadline = min(end.deadline, now + float(asked["grace"]))
         return end
 
     def _on_leftovers(self, run_id: str) -> None:
-        """Its main process is gone; the keeper has signalled everything that it left."""
+        """The main process is gone, and the keeper has signalled the processes that it left."""
         now, stop = self._clock(), self.runs[run_id].get("stop") or {}
         if run_id not in self._ends and {"signal", "grace"} <= stop.keys():
             self._end_by(run_id, stop, now).is_signalled = True
@@ -178,8 +183,8 @@ class Succession:
             self._ends[run_id].rest_at = now
 
     def _on_begun(self, request: Message, reply: Message) -> None:
-        """A `spawn` or `adopt` succeeded; `reply` brings the spares. A task's pipes are its
-        caller's."""
+        """A `spawn` or `adopt` succeeded, and its reply brings the spares. The pipes of a task
+        belong to its caller."""
         if request.get("kind") == "task":
             return
         run_id = request["run_id"]
@@ -205,7 +210,7 @@ class Succession:
 
 
 class _End:
-    """An end that is under way, on monotonic time."""
+    """A kill chain that is under way, on monotonic time."""
 
     __slots__ = ("began", "deadline", "is_signalled", "rest_at", "signal")
 
@@ -217,7 +222,7 @@ class _End:
         self.rest_at: float | None = None
 
     @staticmethod
-    def of(facts: Message, now: float) -> _End:
+    def of(facts: EndState, now: float) -> _End:
         return _End(
             int(facts["signal"]),
             now - float(facts.get("ago") or 0.0),
@@ -225,8 +230,8 @@ class _End:
             is_signalled=bool(facts.get("signalled")),
         )
 
-    def facts(self, now: float) -> Message:
-        facts: Message = {
+    def facts(self, now: float) -> EndState:
+        facts: EndState = {
             "signal": self.signal,
             "grace": max(0.0, self.deadline - now),
             "signalled": self.is_signalled,

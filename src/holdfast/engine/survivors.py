@@ -27,7 +27,7 @@ from holdfast.vocabulary.names import GATE_SERVICE
 from holdfast.vocabulary.specs.services import ServiceSpec
 
 if TYPE_CHECKING:
-    from holdfast.keeper.protocol.messages import ExitFacts
+    from holdfast.keeper.protocol.messages import ExitFacts, ProcessName, RunRecord, StraysReply
 
 END_SECONDS = 2.0
 _log = logger("survivors")
@@ -42,7 +42,7 @@ class Survivors:
         self._link = link
         self._has_looked = False
         self._strangers: set[str] = set()
-        self._strays: asyncio.Future[dict[str, Any]] | None = None
+        self._strays: asyncio.Future[StraysReply] | None = None
         self._doubts: dict[str, str] = {}
 
     def look_ahead(self) -> None:
@@ -128,7 +128,7 @@ class Survivors:
             is_over = last is not None and last.accounted == run_id
             if is_over or not found["start_time"]:
                 spec = self._spec_of(name)
-                facts = {"run_id": run_id, "service": name}
+                facts: dict[str, Any] = {"run_id": run_id, "service": name}
                 if is_over and last is not None:
                     facts["number"] = last.number
                 rest.append(self._end_rest(facts, spec))
@@ -173,7 +173,7 @@ class Survivors:
             runner.account(unknown_exit(run), _WHY)
         return False
 
-    def _doubt(self, name: str, processes: list[dict[str, Any]]) -> None:
+    def _doubt(self, name: str, processes: list[ProcessName]) -> None:
         """Start nothing of this service: one of these processes may be an earlier run of it."""
         told = ", ".join(
             f"{it['pid']} ({it['name']})" if it.get("name") else str(it["pid"]) for it in processes
@@ -237,7 +237,7 @@ class Survivors:
             return await self._link.ask(wanted)
         except Failed as error:
             if error.details.get("keeper_code") == "identity_unknown":
-                self._doubt(run.service, [{"pid": run.pid}])
+                self._doubt(run.service, [{"pid": run.pid, "name": ""}])
                 return None
             _log.info("%s: run %d is not there any more: %s", run.service, run.number, error)
             await self._end_rest(run_facts, spec)
@@ -254,7 +254,7 @@ class Survivors:
             _log.warning("%s: what outlived a run of it was ended: %s", spec.name, answer["pids"])
 
 
-def _is_in(run: OpenRun, strays: list[dict[str, Any]]) -> bool:
+def _is_in(run: OpenRun, strays: list[RunRecord]) -> bool:
     return any(it["run_id"] == run.run_id and it["start_time"] for it in strays)
 
 

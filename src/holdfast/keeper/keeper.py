@@ -38,7 +38,14 @@ if TYPE_CHECKING:
     from holdfast.keeper.handover import Table
     from holdfast.keeper.loop import Loop
     from holdfast.keeper.options import Options
-    from holdfast.keeper.runs.run import Facts, Run
+    from holdfast.keeper.protocol.messages import (
+        GapNotice,
+        GapState,
+        KeeperFacts,
+        Notice,
+        RunFacts,
+    )
+    from holdfast.keeper.runs.run import Origin, Run
     from holdfast.keeper.supervisor_launcher import Launcher
     from holdfast.system.processes import Process
 
@@ -90,10 +97,10 @@ class Keeper:
         # Whoever takes over processes must live, whatever is refused; a first start may fail.
         self._is_successor = bool(table)
         self._retry = Retry(loop)
-        self._unrestored: list[Facts] = []
+        self._unrestored: list[Any] = []
         logs_folder = os.path.join(options.state, "logs")
         self._begin("making the folder of logs", lambda: make_folder(logs_folder))
-        untold: list[Facts] = table.get("untold_gaps") or []
+        untold: list[GapNotice] = table.get("untold_gaps") or []
         self._untold_gaps = {(it["service"], it["state"]): it for it in untold}
         self.logs = Logs(logs_folder, loop, self._on_grew, self._on_gap)
         self.journal = Journal(
@@ -127,7 +134,7 @@ class Keeper:
         self.supervisor = Supervisor(loop, launcher, self.children, self._on_link)
         self._words = Words(self)
         self._door: Door | None = None
-        self._host = {
+        self._host: Any = {
             "cgroup": self.cgroups.root,
             "cgroup_kill": self.cgroups.can_kill,
             "ceilings": self.ceilings,
@@ -274,7 +281,7 @@ class Keeper:
 
     # Telling.
 
-    def announce(self, notice: Facts) -> None:
+    def announce(self, notice: Notice) -> None:
         """To the supervisor, and to everybody who has said hello."""
         self.tell_supervisor(notice)
         if self._standby is not None:
@@ -283,7 +290,7 @@ class Keeper:
             if peer.is_greeted:
                 peer.send(dict(notice))
 
-    def tell_supervisor(self, notice: Facts) -> None:
+    def tell_supervisor(self, notice: Notice) -> None:
         if self.link is not None and self.link.is_greeted:
             self.link.send(dict(notice))
 
@@ -296,17 +303,23 @@ class Keeper:
             if service in connection.watched:
                 connection.grew(service, position)
 
-    def _on_gap(self, service: str, state: str, lost: int | None, why: str) -> None:
-        notice: Facts = {"notice": "gap", "service": service, "state": state}
-        notice.update(lost=lost, why=why)
+    def _on_gap(self, service: str, state: GapState, lost: int | None, why: str) -> None:
+        notice: GapNotice = {
+            "notice": "gap",
+            "service": service,
+            "state": state,
+            "lost": lost,
+            "why": why,
+        }
         self.announce(notice)
         if self.link is None or not self.link.is_greeted:
             if before := self._untold_gaps.pop((service, state), None):
-                is_known = lost is not None and before["lost"] is not None
-                notice["lost"] = lost + before["lost"] if is_known else None
+                earlier = before["lost"]
+                is_known = lost is not None and earlier is not None
+                notice["lost"] = (lost or 0) + (earlier or 0) if is_known else None
             self._untold_gaps[service, state] = notice
 
-    def facts(self) -> Facts:
+    def facts(self) -> KeeperFacts:
         return {
             "protocol": PROTOCOL,
             "version": holdfast.__version__,
@@ -321,9 +334,9 @@ class Keeper:
             "unclaimed": self._unclaimed.facts(),
         }
 
-    def recorded(self) -> Facts:
+    def recorded(self) -> KeeperFacts:
         """What `status` asks for again and again."""
-        runs = [
+        runs: list[RunFacts] = [
             {"run_id": it.run_id, "service": it.service, "log_bytes": it.log_bytes}
             for it in self.children.runs.values()
         ]
@@ -503,7 +516,7 @@ class Keeper:
             stderr.on_fault(type(error), error, error.__traceback__)
         self.children.records.forget_known()
 
-    def _on_unrestored(self, facts: Facts, error: Exception) -> None:
+    def _on_unrestored(self, facts: Origin, error: Exception) -> None:
         """Its process lives: what is known of it stays in the table, its descriptors open."""
         stderr.on_fault(type(error), error, error.__traceback__)
         run = self.children.runs.get(facts.get("run_id") or "")

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from holdfast.keeper.loop import Loop, Timer
     from holdfast.keeper.memory import Memory
     from holdfast.keeper.options import Options
+    from holdfast.keeper.protocol.messages import SupervisorExit, SupervisorFacts
     from holdfast.keeper.runs.children import Children
-    from holdfast.keeper.runs.run import Facts
 
 STABLE_SECONDS = 10.0
 SERVED_SECONDS = 1.0
@@ -202,7 +202,7 @@ class Supervisor:
         self.state = "off"
         self.pid: int | None = None
         self.failures = 0
-        self.last_exit: Facts | None = None
+        self.last_exit: SupervisorExit | None = None
         self.last_error: str | None = None
         self.since = time.time()
         self._loop = loop
@@ -219,7 +219,7 @@ class Supervisor:
         self._standbys: set[int] = set()
         self._on_alone: Callable[[], None] | None = None
 
-    def facts(self) -> Facts:
+    def facts(self) -> SupervisorFacts:
         return {
             "pid": self.pid,
             "state": self.state,
@@ -257,7 +257,7 @@ class Supervisor:
         """Somebody wants a new one, on purpose."""
         self.failures, self.last_error = 0, None
 
-    def resume(self, facts: Facts) -> None:
+    def resume(self, facts: SupervisorFacts) -> None:
         """Continue with the supervisor of the program image before this one, until one of this
         image replaces it; that none of the earlier could start says nothing of the new."""
         self.last_exit = facts["last_exit"]

@@ -11,13 +11,16 @@ import asyncio
 import os
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.run_ids import new_run_id
 from holdfast.adapters.succession import close_all
 from holdfast.system.own_process import LIBRARY_VARIABLES
 from holdfast.vocabulary.errors import Failed, UsageError
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import Reply, SpawnReply
 
 PATIENCE_SECONDS = 2.0
 SHARED_CPU_SECONDS = 0.5
@@ -112,7 +115,7 @@ class _Process:
         # It ends with its input; a busy one is ended.
         self._link.request({"do": "end", "run_id": self._run_id, "grace": 0.0}, _ignore)
 
-    async def _ask(self) -> dict[str, Any]:
+    async def _ask(self) -> SpawnReply:
         return await self._link.ask(
             {
                 "do": "spawn",
@@ -244,11 +247,11 @@ class SharedMatcher:
             return int(answer)
 
 
-def _abandon(asked: asyncio.Task[dict[str, Any]]) -> None:
+def _abandon(asked: asyncio.Task[SpawnReply]) -> None:
     """Close a process that nobody waits for: without input it ends."""
     if not asked.cancelled() and asked.exception() is None:
         close_all(list(asked.result().get("spares", {}).values()))
 
 
-def _ignore(_: dict[str, Any]) -> None:
+def _ignore(_: Reply) -> None:
     """Do nothing: it does not matter whether it had ended by itself."""

@@ -109,7 +109,7 @@ async def ps(context: Context, command: Ps) -> PsResult:
             continue
         try:
             answer = await context.link.ask({"do": "tree", "run_id": runner.run.run_id})
-            trees[name] = answer.get("processes") or []
+            trees[name] = [{**process} for process in answer.get("processes") or ()]
         except Failed:
             trees[name] = []
     described = {

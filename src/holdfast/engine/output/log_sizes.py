@@ -43,7 +43,7 @@ class LogSizes:
             facts = await self._link.ask({"do": "list", "only": "log_bytes"})
         except HoldfastError:
             return
-        self.unclaimed = facts.get("unclaimed") or []
+        self.unclaimed = [{**process} for process in facts.get("unclaimed") or ()]
         for run in facts.get("runs") or ():
             runner = self._roster.runners.get(run["service"])
             live = runner.run if runner is not None else None

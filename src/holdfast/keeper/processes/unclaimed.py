@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from holdfast.keeper.loop import Loop
     from holdfast.keeper.processes.cgroups import Cgroups
     from holdfast.keeper.processes.tree import Members
+    from holdfast.keeper.protocol.messages import EndedProcess, ProcessName
     from holdfast.keeper.runs.children import Children
-    from holdfast.keeper.runs.kill_chain import Report
-    from holdfast.keeper.runs.run import Facts
     from holdfast.system.processes import Process
 
 _FRESH_SECONDS = 2.0
@@ -49,7 +48,7 @@ class UnclaimedProcesses:
         self._scanned: list[Process] = []
         self._scan_due = 0.0
 
-    def facts(self) -> list[Facts]:
+    def facts(self) -> list[ProcessName]:
         """As the protocol lists them; asked for often, so that only some orphans are looked at."""
         return [{"pid": it.pid, "name": it.name} for it in self.processes(is_rough=True)]
 
@@ -74,7 +73,7 @@ class UnclaimedProcesses:
             then()
             return
 
-        def on_done(report: Report, seconds: float, is_empty: bool) -> None:
+        def on_done(report: list[EndedProcess], seconds: float, is_empty: bool) -> None:
             told = ", ".join(f"{it['name']} ({it['pid']}): {it['how']}" for it in report)
             stderr.say(f"ended what belonged to no run: {told}")
             then()

@@ -21,9 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from holdfast.keeper.processes.cgroups import Cgroups
+    from holdfast.keeper.protocol.messages import (
+        Doubt,
+        EndRestRequest,
+        ProcessName,
+        RunRecord,
+        SpawnRequest,
+    )
     from holdfast.keeper.runs.children import Children
     from holdfast.keeper.runs.journal import Journal
-    from holdfast.keeper.runs.run import Facts
+    from holdfast.keeper.runs.run import Origin
     from holdfast.system.processes import Process
 
     Marks = dict[str, str]
@@ -48,7 +55,7 @@ class UnlistedRun:
     def run_id(self) -> str:
         return self.marks[RUN_ID]
 
-    def facts(self) -> Facts:
+    def facts(self) -> RunRecord:
         """Itself as the protocol describes it."""
         return {
             "run_id": self.run_id,
@@ -71,7 +78,7 @@ class UnlistedRuns:
         self._living: Collection[str] | None = None
         self._unlisted_marks: frozenset[int] = frozenset()
         self._found: Collection[UnlistedRun] = ()
-        self.doubts: list[Facts] = []
+        self.doubts: list[Doubt] = []
         """Starts that an earlier keeper had begun, with the processes that may be theirs."""
 
     def marks(self, run_id: str, service: str, kind: str, told: str | None = None) -> Marks:
@@ -81,7 +88,7 @@ class UnlistedRuns:
             return {RUN_ID: run_id, SERVICE: told or service, STATE: ""}
         return {RUN_ID: run_id, SERVICE: service, STATE: self._project}
 
-    def take_pending(self, pending: list[Facts]) -> None:
+    def take_pending(self, pending: list[SpawnRequest]) -> None:
         """Go on with those of these runs that an earlier keeper began before it could say so.
 
         A process that is about to execute its program holds the other end of our link; so
@@ -147,15 +154,21 @@ class UnlistedRuns:
                 records.forget(begun["run_id"])
             else:
                 # A whole environment would name the run.
-                told = [
+                told: list[ProcessName] = [
                     {"pid": it.pid, "name": it.name}
                     for it in may_be
                     if not processes.is_environment_whole(it.pid)
                     and not run_marks.is_above_own(it.pid)
                 ]
-                keys = ("run_id", "service", "number")
                 if told:
-                    self.doubts.append({**{key: begun[key] for key in keys}, "processes": told})
+                    self.doubts.append(
+                        {
+                            "run_id": begun["run_id"],
+                            "service": begun["service"],
+                            "number": begun["number"],
+                            "processes": told,
+                        }
+                    )
         return found
 
     def are_left(self) -> bool:
@@ -163,19 +176,27 @@ class UnlistedRuns:
         mains = [(processes.process(it.pid), it.start_time) for it in self._found if it.start_time]
         return any(it and it.is_alive and it.start_time == begun for it, begun in mains)
 
-    def end_rest(self, asked: Facts, then: Callable[[], None]) -> list[int]:
+    def end_rest(self, asked: EndRestRequest, then: Callable[[], None]) -> list[int]:
         """End what lives of a run whose main process is gone; `then` follows when nothing does.
         What it printed is recorded if its number is known. The pids, none if nothing is left."""
         rest = self._rest_of(asked["run_id"])
         if not rest:
             return rest
         kind, parts = ("service", reopen(*rest)) if asked.get("number") else ("task", {})
-        facts: Facts = {"pid": 0, "start_time": "", **asked, "kind": kind, "parts": parts}
-        facts.update(exited=True, adopted=True, cgroup=self._cgroups.create(asked["run_id"]))
+        facts: Origin = {
+            "pid": 0,
+            "start_time": "",
+            **asked,
+            "kind": kind,
+            "parts": parts,
+            "exited": True,
+            "adopted": True,
+            "cgroup": self._cgroups.create(asked["run_id"]),
+        }
         run = self._children.restore(facts, None)
         if run.exit is not None and kind == "service" and run.run_id not in self._journal:
             # Nobody is told; but a supervisor that comes meanwhile finds the run, and this.
-            run.exit.update(empty=False, leftovers=rest)
+            run.exit["empty"], run.exit["leftovers"] = False, rest
             self._journal.add([run.exit])
         self._children.exits.when_over(run, then)
         return rest
@@ -200,7 +221,7 @@ class UnlistedRuns:
         return {os.getpid(), *self._children.known_children()}
 
 
-def _of_record(facts: Facts, pid: int) -> UnlistedRun:
+def _of_record(facts: Origin, pid: int) -> UnlistedRun:
     marks = {RUN_ID: facts["run_id"], SERVICE: facts["service"]}
     return UnlistedRun(pid, facts["start_time"], marks, int(facts["number"] or 0))
 

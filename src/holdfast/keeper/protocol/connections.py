@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.keeper.loop import Loop, Timer
-    from holdfast.keeper.protocol.wire import Message
+    from holdfast.keeper.protocol.wire import Message, Received
     from holdfast.keeper.runs.run import Run
     from holdfast.system.processes import Process
 
-    OnMessage = Callable[["Connection", Message, list[int]], None]
+    OnMessage = Callable[["Connection", Received, list[int]], None]
     OnClosed = Callable[["Connection"], None]
 
 _SLICE_SECONDS = 0.008
@@ -68,7 +68,7 @@ class Connection:
         self._on_closed = on_closed
         self._inbox = wire.Inbox(_CONTROL_LINE_LIMIT if role == "control" else 64 << 20)
         self._outbox = wire.Outbox()
-        self._waiting: list[tuple[Message, list[int]]] = []
+        self._waiting: list[tuple[Received, list[int]]] = []
         self._owed: list[tuple[Any, Run]] = []
         self._owed_since = 0.0
         self._grown: dict[str, int] = {}

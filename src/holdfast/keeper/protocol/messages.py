@@ -16,6 +16,7 @@ from typing import Any, Literal, TypedDict
 Kind = Literal["service", "task", "terminal"]
 """A service's output is recorded, a task's is handed over, a terminal's passes a PTY."""
 LeaseKind = Literal["job", "session"]
+GapState = Literal["begin", "end"]
 Parts = list[str]
 """Names of the descriptors that travel with a message, in their order: `out`, `err`, `stdin`,
 `terminal`, `transit`, `pidfd`."""
@@ -93,14 +94,14 @@ class ResourceUsage(TypedDict, total=False):
 class _RunFacts(TypedDict):
     run_id: str
     service: str
-    number: int
-    kind: str
-    pid: int
 
 
 class RunFacts(_RunFacts, total=False):
-    """A run as the keeper lists it."""
+    """A run as the keeper lists it. `list` with `only` tells nothing but `log_bytes` of it."""
 
+    number: int
+    kind: str
+    pid: int
     start_time: str
     started_at: float
     age: float
@@ -166,6 +167,14 @@ class EndedProcess(TypedDict):
     pid: int
     name: str
     how: str
+
+
+class TreeReport(TypedDict):
+    """How the processes of a run's tree ended; `empty` is False if one cannot be killed."""
+
+    report: list[EndedProcess]
+    seconds: float
+    empty: bool
 
 
 class ProcessName(TypedDict):
@@ -302,8 +311,6 @@ class SpawnRequest(_Spawn, total=False):
     hidden: bool
     pass_fds: list[str]
     ready_fd: ReadyDescriptor
-    is_end_asked: bool
-    end: EndState
 
 
 class _Signal(_Envelope):
@@ -643,15 +650,12 @@ class EndAskedNotice(TypedDict):
     grace: float
 
 
-class EndedNotice(TypedDict):
+class EndedNotice(TreeReport):
     """The last process of a run's tree is gone, or cannot be killed."""
 
     notice: Literal["ended"]
     run_id: str
     service: str
-    report: list[EndedProcess]
-    seconds: float
-    empty: bool
 
 
 class GrewNotice(TypedDict):
@@ -663,7 +667,7 @@ class GrewNotice(TypedDict):
 class GapNotice(TypedDict):
     notice: Literal["gap"]
     service: str
-    state: Literal["begin", "end"]
+    state: GapState
     lost: int | None
     why: str
 

@@ -16,26 +16,27 @@ from holdfast.system.lines import LineBuffer, LineTooLong
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    Message = dict[str, Any]
+    Message = Mapping[str, Any]
+    Received = dict[str, Any]
     Encode = Callable[[Message], bytes]
     Load = Callable[[bytes], Any]
 
 
 MAX_DESCRIPTORS = 253
 READ_SIZE = 64 * 1024
-# Descriptors of one call: a peer that has room for no more loses those of a whole call.
+# Descriptors in one call. A peer without room for all loses the descriptors of the whole call.
 _TOGETHER = 96
 _ANCILLARY_SIZE = socket.CMSG_SPACE(MAX_DESCRIPTORS * 4)
 _RECEIVE_FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-# The peer lives, and so does the connection: the kernel has no room just now.
+# Errors after which the connection still works: the kernel has no room at the moment.
 _FOR_NOW = (errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM)
 
 
 class WireError(Exception):
-    """The peer broke the framing; the connection is of no further use."""
+    """The peer broke the framing, and the connection is of no further use."""
 
 
 def encode(message: Message) -> bytes:
@@ -44,7 +45,7 @@ def encode(message: Message) -> bytes:
 
 
 def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
-    """Bytes and descriptors that are there now; no bytes means the peer is gone."""
+    """The bytes and descriptors that have come; no bytes mean that the peer is gone."""
     data, ancillary, _, _ = sock.recvmsg(READ_SIZE, _ANCILLARY_SIZE, _RECEIVE_FLAGS)
     fds = array.array("i")
     for level, kind, content in ancillary:
@@ -66,24 +67,24 @@ class Inbox:
         self._lines = LineBuffer(max_line)
         self._fds: list[int] = []
 
-    def feed(self, data: bytes, fds: Sequence[int] = ()) -> list[tuple[Message, list[int]]]:
-        """Messages completed by this piece. The caller owns the descriptors."""
+    def feed(self, data: bytes, fds: Sequence[int] = ()) -> list[tuple[Received, list[int]]]:
+        """The messages that this piece completes. The caller owns their descriptors."""
         self._fds.extend(fds)
         try:
             lines = self._lines.feed(data)
         except LineTooLong:
             raise WireError("a message is too long") from None
-        messages: list[tuple[Message, list[int]]] = []
+        messages: list[tuple[Received, list[int]]] = []
         try:
             for line in filter(None, lines):
-                messages.append(self._decode(line))  # noqa: PERF401 - those before the bad one count
+                messages.append(self._decode(line))  # noqa: PERF401 - those before a bad one are needed
         except WireError:
-            # Nobody will see these messages: their descriptors are ours to close again.
+            # The caller does not get these messages: their descriptors stay ours, to be closed.
             self._fds[:0] = [fd for _, own in messages for fd in own]
             raise
         return messages
 
-    def _decode(self, line: bytes) -> tuple[Message, list[int]]:
+    def _decode(self, line: bytes) -> tuple[Received, list[int]]:
         try:
             message = self._load(line)
         except (ValueError, RecursionError) as error:
@@ -93,12 +94,12 @@ class Inbox:
         count = message.get("fds", 0)
         if not isinstance(count, int) or count < 0:
             raise WireError("a message must count its descriptors")
-        # The kernel drops descriptors that the receiver has no room for: then fewer came.
+        # Fewer may have come: the kernel drops descriptors that a receiver has no room for.
         mine, self._fds = self._fds[:count], self._fds[count:]
         return message, mine
 
     def state(self) -> tuple[bytes, list[int]]:
-        """What was received and not yet given out, to be fed to a successor."""
+        """The bytes and descriptors of messages that are not complete yet."""
         return self._lines.unfinished, list(self._fds)
 
     def close(self) -> None:
@@ -108,11 +109,11 @@ class Inbox:
 
 
 def _copies(fds: Sequence[int]) -> list[int]:
-    """Copies of all of them, or of none."""
+    """A copy of each descriptor; none if not all can be copied."""
     copies: list[int] = []
     try:
         for fd in fds:
-            copies.append(os.dup(fd))  # noqa: PERF401 - what was made must be known if one fails
+            copies.append(os.dup(fd))  # noqa: PERF401 - those made before a failure are needed
     except OSError:
         for fd in copies:
             os.close(fd)
@@ -121,24 +122,25 @@ def _copies(fds: Sequence[int]) -> list[int]:
 
 
 class Outbox:
-    """Messages waiting for a socket that takes no more just now."""
+    """Messages that wait for room in a socket."""
 
     __slots__ = ("_encode", "_queue", "is_refused", "size")
 
     def __init__(self, encode: Encode = encode) -> None:
         self._encode = encode
-        # No memory, or too many descriptors in flight and unread: ask again by the clock.
+        # The kernel has no memory, or too many unread descriptors are in flight. The socket does
+        # not tell when that is over: try again after a while.
         self.is_refused = False
-        # Descriptors in the queue are our own copies, closed once they are sent.
+        # The queue's descriptors are copies of our own, which are closed once they are sent.
         self._queue: list[tuple[bytes, list[int]]] = []
         self.size = 0
 
     def put(self, message: Message, fds: Sequence[int] = ()) -> None:
-        """Queue a message; the descriptors are copied, the caller keeps its own. Without room
-        for copies it goes without them: a link is worth more than a spare."""
+        """Queue a message. The descriptors are copied, and the caller keeps its own. If no copy can
+        be made, the message goes without them: a link is worth more than a spare."""
         copies = _copies(fds)
         if copies:
-            message["fds"] = len(copies)
+            message = {**message, "fds": len(copies)}
         self.put_raw(self._encode(message), copies)
 
     def put_raw(self, data: bytes, fds: list[int]) -> None:
@@ -146,25 +148,23 @@ class Outbox:
         self.size += len(data)
 
     def send_now(self, sock: socket.socket, message: Message, fds: Sequence[int] = ()) -> bool:
-        """Send at once if nothing waits, without copying descriptors; else queue."""
+        """Send at once if nothing waits, without a copy of the descriptors; queue it otherwise."""
         if self._queue:
             self.put(message, fds)
             return self.flush(sock)
-        if fds:
-            message["fds"] = len(fds)
-        data = self._encode(message)
+        data = self._encode({**message, "fds": len(fds)} if fds else message)
         sent = self._send(sock, data, fds)
         if sent == len(data):
             return True
         if sent:
             self.put_raw(data[sent:], [])
         else:
-            message.pop("fds", None)
             self.put(message, fds)
         return False
 
     def flush(self, sock: socket.socket) -> bool:
-        """Send what the socket takes; true when nothing is left. OSError: it takes no more."""
+        """Send what the socket takes; True when nothing is left. Raises OSError if the socket will
+        take nothing any more."""
         while self._queue:
             data, fds, count = self._next()
             sent = self._send(sock, data, fds)
@@ -180,15 +180,15 @@ class Outbox:
         return True
 
     def try_flush(self, sock: socket.socket) -> None:
-        """The same, if the peer is still there; who waits for answers notices its end himself."""
+        """Flush, and ignore a peer that is gone: the connection will notice that."""
         try:
             self.flush(sock)
         except OSError:
-            return  # the peer was faster
+            return
 
     def _next(self) -> tuple[bytes, list[int], int]:
-        """The longest piece that may go out in one call: each message says how many of the
-        descriptors are its own, so several may travel together."""
+        """As many messages as may go out in one call. Each says how many of the descriptors are its
+        own, so several may travel together."""
         if len(self._queue) == 1:
             return (*self._queue[0], 1)
         pieces: list[bytes] = []

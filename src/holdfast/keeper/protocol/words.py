@@ -21,15 +21,17 @@ from holdfast.system import processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from holdfast.keeper.keeper import Keeper
+    from holdfast.keeper.protocol import messages
     from holdfast.keeper.protocol.connections import Connection
-    from holdfast.keeper.protocol.wire import Message
-    from holdfast.keeper.runs.run import Facts, Run
+    from holdfast.keeper.protocol.wire import Received
+    from holdfast.keeper.runs.run import Run
 
-    Word = Callable[["Words", Connection, Message, list[int]], Facts | None]
+    Answer = Mapping[str, Any]
+    Word = Callable[["Words", Connection, Any, list[int]], Answer | None]
 
 CONTROL_WORDS = frozenset((
     "hello", "list", "end", "stay_off", "signal", "tree", "supervise", "shutdown", "upgrade",
@@ -56,9 +58,10 @@ class Words:
         self.keeper = keeper
         self.upgrade: tuple[Connection, Any] | None = None
 
-    def handle(self, connection: Connection, message: Message, fds: list[int]) -> None:
+    def handle(self, connection: Connection, message: Received, fds: list[int]) -> None:
         """Do what a message asks and answer it; descriptors not taken are closed."""
         name = message.get("id")
+        answer: Answer | None
         try:
             word = self._find(connection, message.get("do"), "kept" in message)
             if kept := message.get("kept"):
@@ -82,7 +85,7 @@ class Words:
             if message.get("do") == "hello" and answer.get("ok", True):
                 self._greet(connection)
 
-    def pending_upgrade(self) -> Facts | None:
+    def pending_upgrade(self) -> dict[str, Any] | None:
         if self.upgrade is None or not self.upgrade[0].is_open:
             return None
         return {"fd": self.upgrade[0].fileno(), "id": self.upgrade[1]}
@@ -111,7 +114,7 @@ class Words:
             self.keeper.children.supervisor_present(True)
             self.keeper.notify_sockets.leave()
 
-    def run(self, message: Message) -> Run:
+    def run(self, message: messages.RunRequest) -> Run:
         run = self.keeper.children.runs.get(message["run_id"])
         if run is None:
             raise Refusal("not_found", f"no run {message['run_id']} is here")
@@ -119,7 +122,9 @@ class Words:
 
     # Runs.
 
-    def do_spawn(self, connection: Connection, message: Message, fds: list[int]) -> None:
+    def do_spawn(
+        self, connection: Connection, message: messages.SpawnRequest, fds: list[int]
+    ) -> None:
         keeper = self.keeper
         if keeper.is_shutting_down:
             raise Refusal("shutting_down", "this keeper is ending")
@@ -139,7 +144,9 @@ class Words:
         else:
             connection.owe(message.get("id"), run)
 
-    def do_adopt(self, connection: Connection, message: Message, fds: list[int]) -> None:
+    def do_adopt(
+        self, connection: Connection, message: messages.AdoptRequest, fds: list[int]
+    ) -> None:
         keeper = self.keeper
         pid = int(message["pid"])
         if message["run_id"] in keeper.children.runs:
@@ -168,7 +175,9 @@ class Words:
         run = keeper.children.adopt(message, pid, found.start_time, parts)
         hand_parts(connection, {"id": message.get("id"), "ok": True, **run.facts()}, run)
 
-    def do_signal(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_signal(
+        self, connection: Connection, message: messages.SignalRequest, fds: list[int]
+    ) -> messages.Reply:
         run, number = self.run(message), int(message["signal"])
         match message.get("to") or "main":
             case "main":
@@ -183,40 +192,54 @@ class Words:
             raise Refusal("not_found", "there was no process to signal")
         return {}
 
-    def do_end(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_end(
+        self, connection: Connection, message: messages.EndRequest, fds: list[int]
+    ) -> messages.Reply:
         run = self.run(message)
-        asked = {key: message[key] for key in run.stop if message.get(key) is not None}
-        stop = stop_of({**run.stop, **asked})
+        stop = run.stop.copy()
+        if (number := message.get("signal")) is not None:
+            stop["signal"] = number
+        if (grace := message.get("grace")) is not None:
+            stop["grace"] = grace
+        stop = stop_of(stop)
         if connection.role == "control":
-            self.do_stay_off(connection, {**stop, "service": run.service}, [])
+            self._stay_off(run.service, stop["grace"])
         self.keeper.children.exits.end(run, stop["signal"], stop["grace"])
         return {}
 
-    def do_adjust(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_adjust(
+        self, connection: Connection, message: messages.AdjustRequest, fds: list[int]
+    ) -> messages.Reply:
         """How a live run is ended and how much of its output is kept, from now on."""
         run = self.run(message)
-        if (asked := message.get("stop")) is not None:
-            run.stop = stop_of(asked)
-        if (asked := message.get("log")) is not None:
-            run.log = log_of(asked)
+        if (stop := message.get("stop")) is not None:
+            run.stop = stop_of(stop)
+        if (log := message.get("log")) is not None:
+            run.log = log_of(log)
             if run.recorder is not None:
                 run.recorder.limits(run.log["max_size"], run.log["total_size"])
         return {}
 
-    def do_pause(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_pause(
+        self, connection: Connection, message: messages.PauseRequest, fds: list[int]
+    ) -> messages.Reply:
         run = self.run(message)
         if not run.tree.pause():
             raise Refusal("not_found", "there was no process to pause")
         run.is_paused = True
         return {}
 
-    def do_resume(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_resume(
+        self, connection: Connection, message: messages.ResumeRequest, fds: list[int]
+    ) -> messages.Reply:
         run = self.run(message)
         run.tree.resume()
         run.is_paused = False
         return {}
 
-    def do_write(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_write(
+        self, connection: Connection, message: messages.WriteRequest, fds: list[int]
+    ) -> messages.Reply:
         run = self.run(message)
         if run.feed is None:
             raise Refusal("no_stdin", "this run has no open standard input")
@@ -228,7 +251,9 @@ class Words:
             raise Refusal("buffer_full", "the run does not read its input; 1 MiB is waiting")
         return {}
 
-    def do_resize(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_resize(
+        self, connection: Connection, message: messages.ResizeRequest, fds: list[int]
+    ) -> messages.Reply:
         run = self.run(message)
         master = run.parts.get("terminal")
         if master is None:
@@ -240,7 +265,9 @@ class Words:
         run.cols, run.rows = cols, rows
         return {}
 
-    def do_lease(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_lease(
+        self, connection: Connection, message: messages.LeaseRequest, fds: list[int]
+    ) -> messages.Reply:
         run = self.run(message)
         kind = message.get("kind") or (run.lease.kind if run.lease is not None else "job")
         if kind not in ("job", "session"):
@@ -250,7 +277,9 @@ class Words:
 
     # The keeper itself.
 
-    def do_hello(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_hello(
+        self, connection: Connection, message: messages.HelloRequest, fds: list[int]
+    ) -> messages.KeeperFacts:
         wanted = message.get("role") or connection.role
         if wanted != connection.role:
             raise Refusal("refused", f"this connection cannot have the role {wanted}")
@@ -260,11 +289,15 @@ class Words:
             facts["ended_unseen"] = self.keeper.children.ended_unseen()
         return facts
 
-    def do_list(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_list(
+        self, connection: Connection, message: messages.ListRequest, fds: list[int]
+    ) -> messages.KeeperFacts:
         is_brief = message.get("only") == "log_bytes"
         return self.keeper.recorded() if is_brief else self.keeper.facts()
 
-    def do_strays(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_strays(
+        self, connection: Connection, message: messages.StraysRequest, fds: list[int]
+    ) -> messages.StraysReply:
         """Runs of this state folder that live, but that no keeper told anybody about."""
         unlisted = self.keeper.children.unlisted
         return {
@@ -273,7 +306,9 @@ class Words:
             "marks": list(unlisted.unlisted_marks()),
         }
 
-    def do_end_rest(self, connection: Connection, message: Message, fds: list[int]) -> Facts | None:
+    def do_end_rest(
+        self, connection: Connection, message: messages.EndRestRequest, fds: list[int]
+    ) -> messages.EndRestReply | None:
         """End what a run left, of which nobody was told; answered when that is gone."""
         children, run_id = self.keeper.children, message["run_id"]
         main = processes.process(int(message["pid"])) if message.get("pid") else None
@@ -281,19 +316,27 @@ class Words:
             raise Refusal("exists", f"a run {run_id} is here, and can be ended")
         if main is not None and main.is_alive and main.start_time == message.get("start_time"):
             raise Refusal("exists", f"process {main.pid} of run {run_id} lives")
-        answer: Facts = {"id": message.get("id"), "ok": True}
+        answer: messages.EndRestReply = {"ok": True}
+        if "id" in message:
+            answer["id"] = message["id"]
         answer["pids"] = children.unlisted.end_rest(message, lambda: connection.send(answer))
         return None if answer["pids"] else answer
 
-    def do_stay_off(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_stay_off(
+        self, connection: Connection, message: messages.StayOffRequest, fds: list[int]
+    ) -> messages.Reply:
         """A person's stop of a service, also of one that has ended: neither a supervisor that hangs
         nor the next one must undo it."""
-        service, grace = str(message["service"]), float(message.get("grace") or 0.0)
-        self.keeper.memory.keep({DESIRED + service: "stopped"})
-        self.keeper.tell_supervisor({"notice": "end_asked", "service": service, "grace": grace})
+        self._stay_off(str(message["service"]), float(message.get("grace") or 0.0))
         return {}
 
-    def do_tree(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def _stay_off(self, service: str, grace: float) -> None:
+        self.keeper.memory.keep({DESIRED + service: "stopped"})
+        self.keeper.tell_supervisor({"notice": "end_asked", "service": service, "grace": grace})
+
+    def do_tree(
+        self, connection: Connection, message: messages.TreeRequest, fds: list[int]
+    ) -> messages.TreeReply:
         return {
             "processes": [
                 {
@@ -307,7 +350,9 @@ class Words:
             ]
         }
 
-    def do_watch(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_watch(
+        self, connection: Connection, message: messages.WatchRequest, fds: list[int]
+    ) -> messages.Reply:
         if message.get("on", True):
             connection.watched.add(message["service"])
         else:
@@ -315,28 +360,38 @@ class Words:
         self.keeper.update_watches()
         return {}
 
-    def do_hold(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_hold(
+        self, connection: Connection, message: messages.HoldRequest, fds: list[int]
+    ) -> messages.Reply:
         if len(fds) != 1:
             raise Refusal("bad_request", "hold takes exactly one descriptor")
         self.keeper.held.hold(str(message["name"]), fds.pop())
         return {}
 
-    def do_release(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_release(
+        self, connection: Connection, message: messages.ReleaseRequest, fds: list[int]
+    ) -> messages.Reply:
         if not self.keeper.held.release(str(message["name"])):
             raise Refusal("not_found", f"no descriptor {message['name']} is held")
         return {}
 
-    def do_keep(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_keep(
+        self, connection: Connection, message: messages.KeepRequest, fds: list[int]
+    ) -> messages.Reply:
         """Nothing more than the `kept` that any request may bring."""
         return {}
 
-    def do_forget(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_forget(
+        self, connection: Connection, message: messages.ForgetRequest, fds: list[int]
+    ) -> messages.Reply:
         self.keeper.journal.forget(message["run_ids"])
         for run_id in message["run_ids"]:
             self.keeper.children.records.forget(run_id)
         return {}
 
-    def do_prune(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_prune(
+        self, connection: Connection, message: messages.PruneRequest, fds: list[int]
+    ) -> messages.PruneReply:
         service = message["service"]
         if not isinstance(service, str) or "/" in service:
             raise Refusal("bad_request", f"{service!r} cannot name a service")
@@ -350,7 +405,9 @@ class Words:
             deleted, count = logs.prune(service, keep, before, live)
         return {"deleted_bytes": deleted, "segments": count}
 
-    def do_supervise(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_supervise(
+        self, connection: Connection, message: messages.SuperviseRequest, fds: list[int]
+    ) -> messages.SuperviseReply:
         keeper = self.keeper
         if message["on"] and message.get("again"):
             if keeper.is_shutting_down or keeper.supervisor.state == "retiring":
@@ -364,20 +421,26 @@ class Words:
             keeper.supervisor.retire(keeper.tell_to_retire)
         return {"supervisor": keeper.supervisor.facts()}
 
-    def do_stand_by(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_stand_by(
+        self, connection: Connection, message: messages.StandByRequest, fds: list[int]
+    ) -> messages.Reply:
         """A supervisor that is replaced has finished; it stays until its successor is `ready`."""
         if connection is not self.keeper.link or self.keeper.supervisor.state != "retiring":
             raise Refusal("refused", "only a supervisor that is being replaced stands by")
         self.keeper.stand_by()
         return {}
 
-    def do_ready(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_ready(
+        self, connection: Connection, message: messages.ReadyRequest, fds: list[int]
+    ) -> messages.Reply:
         """This supervisor has everything that it needs to take our place."""
         if connection is self.keeper.link:
             self.keeper.dismiss_standby()
         return {}
 
-    def do_upgrade(self, connection: Connection, message: Message, fds: list[int]) -> None:
+    def do_upgrade(
+        self, connection: Connection, message: messages.UpgradeRequest, fds: list[int]
+    ) -> None:
         keeper = self.keeper
         if self.upgrade is not None or keeper.is_shutting_down:
             raise Refusal("busy", "an upgrade or a shutdown is under way")
@@ -394,12 +457,16 @@ class Words:
             raise Refusal("upgrade_failed", str(error)) from None
         self.upgrade = (connection, message.get("id"))
 
-    def do_noted(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_noted(
+        self, connection: Connection, message: messages.NotedRequest, fds: list[int]
+    ) -> messages.Reply:
         """The supervisor has taken `shutdown_requested` on itself."""
         self.keeper.is_shutdown_noted = True
         return {}
 
-    def do_shutdown(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    def do_shutdown(
+        self, connection: Connection, message: messages.ShutdownRequest, fds: list[int]
+    ) -> messages.Reply:
         grace, code = message.get("grace"), message.get("exit_code")
         keeper = self.keeper
         keeper.check_shutdown(grace, code)

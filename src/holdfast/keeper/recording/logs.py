@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from holdfast.keeper.loop import Loop, Timer
-    from holdfast.keeper.runs.run import Facts
+    from holdfast.keeper.protocol.messages import GapState, LogSettings
 
 _IDLE_SECONDS = 60.0
 
@@ -27,7 +27,7 @@ class Logs:
         directory: str,
         loop: Loop,
         on_grew: Callable[[str, int], None],
-        on_gap: Callable[[str, str, int | None, str], None],
+        on_gap: Callable[[str, GapState, int | None, str], None],
     ) -> None:
         self._directory = directory
         self._loop = loop
@@ -38,7 +38,7 @@ class Logs:
         self._idle: dict[str, Timer] = {}
         self._watched: set[str] = set()
 
-    def use(self, service: str, log: Facts, state: dict[str, int] | None = None) -> Recorder:
+    def use(self, service: str, log: LogSettings, state: dict[str, int] | None = None) -> Recorder:
         """The recorder of a service; give it back with `leave`."""
         if timer := self._idle.pop(service, None):
             timer.cancel()
@@ -104,7 +104,7 @@ class Logs:
             recorder.close()
         self._recorders.clear()
 
-    def _make(self, service: str, log: Facts, state: dict[str, int] | None) -> Recorder:
+    def _make(self, service: str, log: LogSettings, state: dict[str, int] | None) -> Recorder:
         recorder = Recorder(
             self._directory,
             service,

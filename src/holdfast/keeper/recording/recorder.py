@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from holdfast.keeper.loop import Callback, Loop, Timer
+    from holdfast.keeper.protocol.messages import GapState
 
 FLUSH_SECONDS = 0.005
 CHUNK_MICROSECONDS = 1000
@@ -82,7 +83,7 @@ class Recorder:
         total_size: int,
         loop: Loop,
         on_grew: Callable[[str, int], None],
-        on_gap: Callable[[str, str, int | None, str], None],
+        on_gap: Callable[[str, GapState, int | None, str], None],
         state: dict[str, int] | None = None,
     ) -> None:
         self.service = service
@@ -428,7 +429,7 @@ class Gap:
         self,
         files: SegmentFiles,
         service: str,
-        tell: Callable[[str, str, int | None, str], None],
+        tell: Callable[[str, GapState, int | None, str], None],
         state: dict[str, int],
     ) -> None:
         self._files = files

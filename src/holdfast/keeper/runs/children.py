@@ -30,9 +30,17 @@ if TYPE_CHECKING:
     from holdfast.keeper.descriptors import Descriptors
     from holdfast.keeper.loop import Loop
     from holdfast.keeper.processes.cgroups import Cgroups
+    from holdfast.keeper.protocol.messages import (
+        AdoptRequest,
+        LeaseKind,
+        Notice,
+        RunEntry,
+        RunRecord,
+        SpawnRequest,
+    )
     from holdfast.keeper.recording.logs import Logs
     from holdfast.keeper.runs.journal import Journal
-    from holdfast.keeper.runs.run import Facts
+    from holdfast.keeper.runs.run import Origin
     from holdfast.keeper.runs.run_records import RunRecords
     from holdfast.keeper.runs.spawn import Spawner
 
@@ -50,7 +58,7 @@ class Children:
         cgroups: Cgroups,
         journal: Journal,
         descriptors: Descriptors,
-        announce: Callable[[Facts], None],
+        announce: Callable[[Notice], None],
         new_records: Callable[[Mapping[str, Run]], RunRecords],
     ) -> None:
         self.runs: dict[str, Run] = {}
@@ -75,38 +83,38 @@ class Children:
 
     # Beginning.
 
-    def spawn(self, asked: Facts) -> tuple[Run, dict[str, int]]:
-        """Start a run; a task's pipes are the caller's to hand over and close."""
-        kind = asked.get("kind") or "service"
-        self._budget.check(asked)
-        env = dict(asked.get("env") or {})
-        env.update(self.unlisted.marks(asked["run_id"], asked["service"], kind, env.get(SERVICE)))
+    def spawn(self, request: SpawnRequest) -> tuple[Run, dict[str, int]]:
+        """Start a run. A task's pipes are returned: the caller hands them over and closes them."""
+        run_id, kind = request["run_id"], request.get("kind") or "service"
+        self._budget.check(request)
+        env = dict(request.get("env") or {})
+        env.update(self.unlisted.marks(run_id, request["service"], kind, env.get(SERVICE)))
         ours: dict[str, int] = {}
         theirs: list[int] = []
+        cgroup: str | None = None
         try:
             if kind == "terminal":
-                asked = {"cols": stdio.DEFAULT_COLS, "rows": stdio.DEFAULT_ROWS, **asked}
+                request.setdefault("cols", stdio.DEFAULT_COLS)
+                request.setdefault("rows", stdio.DEFAULT_ROWS)
                 env.setdefault("TERM", stdio.DEFAULT_TERM)
-                launch = stdio.terminal_for(asked, env, ours, theirs)
+                launch = stdio.terminal_for(request, env, ours, theirs)
             else:
-                launch = stdio.pipes_for(asked, env, self._spawner.null, ours, theirs)
-            for name in asked.get("pass_fds") or ():
+                launch = stdio.pipes_for(request, env, self._spawner.null, ours, theirs)
+            for name in request.get("pass_fds") or ():
                 launch.passed.append((name, self._held(name)))
-            if told := asked.get("ready_fd"):
-                launch.ready = int(told["fd"]), self._held(told["name"])
-            launch.cgroup, enforced = self._cgroups.create_limited(
-                asked["run_id"], asked.get("limits")
-            )
-            asked = {**asked, "cgroup": launch.cgroup, "enforced": enforced}
-            launch.mark = run_marks.mark_of(asked["run_id"])
+            if ready := request.get("ready_fd"):
+                launch.ready = int(ready["fd"]), self._held(ready["name"])
+            cgroup, enforced = self._cgroups.create_limited(run_id, request.get("limits"))
+            launch.cgroup = cgroup
+            launch.mark = run_marks.mark_of(run_id)
             if kind != "task":
-                self.records.begin(asked, launch)
+                self.records.begin(request, launch)
             pid = self._spawner.spawn(launch)
         except BaseException:
             if kind != "task":
-                self.records.over(asked["run_id"])
-            if asked.get("cgroup"):
-                self._cgroups.remove(asked["cgroup"])
+                self.records.over(run_id)
+            if cgroup is not None:
+                self._cgroups.remove(cgroup)
             for fd in ours.values():
                 os.close(fd)
             raise
@@ -115,9 +123,11 @@ class Children:
                 os.close(fd)
         handed, ours = (ours, {}) if kind == "task" else ({}, ours)
         try:
-            return self._begin(asked, pid, ours), handed
+            return self._begin(
+                {**request, "cgroup": cgroup, "enforced": enforced}, pid, ours
+            ), handed
         except BaseException:
-            self._undo(asked["run_id"], pid)
+            self._undo(run_id, pid)
             for fd in handed.values():
                 os.close(fd)
             raise
@@ -128,7 +138,7 @@ class Children:
             raise SpawnError("pipes", 9, f"passing descriptor {name}: none is held")
         return fd
 
-    def _begin(self, asked: Facts, pid: int, parts: dict[str, int]) -> Run:
+    def _begin(self, asked: Origin, pid: int, parts: dict[str, int]) -> Run:
         """Make a process that was just created a run."""
         try:
             run = self._make(asked, pid, "", is_child=True)
@@ -162,9 +172,9 @@ class Children:
         else:
             processes.send_group_signals(pid, processes.start_time(pid) or "", (signal.SIGKILL,))
 
-    def adopt(self, asked: Facts, pid: int, start_time: str, parts: dict[str, int]) -> Run:
+    def adopt(self, request: AdoptRequest, pid: int, start_time: str, parts: dict[str, int]) -> Run:
         """Take care of a process that somebody else started; its identity is verified."""
-        asked = {"age": processes.age_of(start_time), **asked, "adopted": True}
+        asked = {"age": processes.age_of(start_time), **request, "adopted": True}
         run = self._make(asked, pid, start_time, is_child=False)
         self._equip(run, parts, processes.pidfd_open(pid))
         # Of a run that outlived its keeper, the log has a beginning already.
@@ -177,11 +187,11 @@ class Children:
         self.records.began(run)
         return run
 
-    def ended_unseen(self) -> list[Facts]:
+    def ended_unseen(self) -> list[RunRecord]:
         """Runs that ended while their keeper died: no process lives, and no exit is known."""
         return [it for it in self.records.ended() if it["run_id"] not in self._journal]
 
-    def restore(self, facts: Facts, log_state: dict[str, int] | None) -> Run:
+    def restore(self, facts: Origin, log_state: dict[str, int] | None) -> Run:
         """Continue a run of an earlier keeper, with the descriptors it left."""
         is_child = bool(facts.get("is_child"))
         # The journal knows of exits that were not announced before the keeper died.
@@ -229,7 +239,7 @@ class Children:
             self.exits.begin(run, run.stop["signal"], run.stop["grace"])
         return run
 
-    def _make(self, asked: Facts, pid: int, start_time: str, *, is_child: bool) -> Run:
+    def _make(self, asked: Origin, pid: int, start_time: str, *, is_child: bool) -> Run:
         tree = Tree(
             asked["run_id"],
             pid,
@@ -313,7 +323,7 @@ class Children:
     # Living.
 
     def lease(
-        self, run: Run, seconds: float | None, kind: str, remaining: float | None = None
+        self, run: Run, seconds: float | None, kind: LeaseKind, remaining: float | None = None
     ) -> None:
         if run.lease is not None:
             run.lease.pause()
@@ -339,6 +349,6 @@ class Children:
         run.cause = "lease"
         self.exits.end(run, run.stop["signal"], run.stop["grace"])
 
-    def table(self) -> list[Facts]:
+    def table(self) -> list[RunEntry]:
         """Every run as a successor needs it."""
         return [run.entry() for run in self.runs.values()]

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.keeper.descriptors import Descriptors
-    from holdfast.keeper.runs.run import Facts, Run
+    from holdfast.keeper.protocol.messages import SpawnRequest
+    from holdfast.keeper.runs.run import Run
 
 OWN = 32
 """A keeper without runs has 18 open. The others are for peers, and for short use: the pipes of a
@@ -38,12 +39,12 @@ class DescriptorBudget:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.limit: float = float("inf") if limit == resource.RLIM_INFINITY else limit
 
-    def check(self, asked: Facts) -> None:
+    def check(self, request: SpawnRequest) -> None:
         """Raise SpawnError if there is no room for this run; a task keeps no descriptors here."""
-        kind = asked.get("kind") or "service"
+        kind = request.get("kind") or "service"
         if kind == "task" or OWN + _MOST_OF_A_RUN * (len(self._runs) + 8) < self.limit:
             return
-        needed = 2 + (asked.get("stdin") == "pipe") + _BESIDE_PARTS
+        needed = 2 + (request.get("stdin") == "pipe") + _BESIDE_PARTS
         taken = OWN + len(self._held.names()) + sum(map(_needs, self._runs.values()))
         if taken + needed <= self.limit:
             return

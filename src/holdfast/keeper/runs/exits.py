@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.keeper.loop import Loop
+    from holdfast.keeper.protocol.messages import EndState, Notice, TreeReport
     from holdfast.keeper.recording.logs import Logs
     from holdfast.keeper.runs.children import Children
     from holdfast.keeper.runs.journal import Journal
-    from holdfast.keeper.runs.run import Facts, Run
+    from holdfast.keeper.runs.run import Run
 
 _DRAIN_BYTES = 2 << 20
 _PUT_OFF_SECONDS = 0.03
@@ -39,7 +40,7 @@ class Exits:
         loop: Loop,
         logs: Logs,
         journal: Journal,
-        announce: Callable[[Facts], None],
+        announce: Callable[[Notice], None],
     ) -> None:
         self.on_empty: Callable[[], None] | None = None
         self.has_requests: Callable[[], bool] = lambda: False
@@ -61,7 +62,7 @@ class Exits:
             self._more_until = now + _NEXT_SECONDS
         self._asked_at = now
 
-    def begin(self, run: Run, number: int, grace: float, earlier: Facts | None = None) -> None:
+    def begin(self, run: Run, number: int, grace: float, earlier: EndState | None = None) -> None:
         """The same without a word to anybody: leftovers are ended so. What an `earlier`
         keeper began goes on where it was."""
         if run.kill_chain is not None and not run.kill_chain.is_done:
@@ -83,7 +84,7 @@ class Exits:
         self._over[run.run_id] = then
 
     def _on_ended(self, run: Run, report: Any, seconds: float, is_empty: bool) -> None:
-        run.report = [{"report": report, "seconds": seconds, "empty": is_empty}]
+        run.report = {"report": report, "seconds": seconds, "empty": is_empty}
         if run.exit is None:
             # The tree may be seen empty before SIGCHLD is: its exit comes first.
             self.reap()
@@ -93,7 +94,7 @@ class Exits:
             self._say_ended(run)
 
     def _say_ended(self, run: Run) -> None:
-        facts = run.report[0] if run.report else {"report": [], "seconds": 0.0, "empty": True}
+        facts: TreeReport = run.report or {"report": [], "seconds": 0.0, "empty": True}
         self._announce({"notice": "ended", "run_id": run.run_id, "service": run.service, **facts})
 
     def on_child_signal(self) -> None:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    Exit = dict[str, Any]
+    from holdfast.keeper.protocol.messages import ExitFacts
+
+    State = dict[str, Any]
 
 _COMPACT_ABOVE = 1 << 20
 
@@ -29,7 +31,7 @@ class Journal:
         self,
         path: str,
         *,
-        inherited: Exit | None = None,
+        inherited: State | None = None,
         may_wait: bool = False,
         on_refused: Callable[[], None] | None = None,
     ) -> None:
@@ -37,7 +39,7 @@ class Journal:
         file that cannot be opened is tried again by `mend`, else it is an OSError."""
         self._path = path
         self._on_refused = on_refused
-        self._exits: dict[str, Exit] = {}
+        self._exits: dict[str, ExitFacts] = {}
         self._pending = b""
         self._size = 0
         self._fd = -1
@@ -59,7 +61,7 @@ class Journal:
         """Everything is in the file."""
         return self._fd >= 0 and not self._pending
 
-    def state(self) -> Exit:
+    def state(self) -> State:
         """What the next program image must know even if the file cannot tell."""
         return {"exits": self.exits(), "pending": self._pending.decode("latin-1")}
 
@@ -77,16 +79,16 @@ class Journal:
         if self._fd >= 0 and os.fstat(self._fd).st_nlink == 0 and not self._compact():
             raise OSError(f"{self._path} cannot be written anew")
 
-    def exits(self) -> list[Exit]:
+    def exits(self) -> list[ExitFacts]:
         return list(self._exits.values())
 
-    def get(self, run_id: str) -> Exit | None:
+    def get(self, run_id: str) -> ExitFacts | None:
         return self._exits.get(run_id)
 
     def __contains__(self, run_id: str) -> bool:
         return run_id in self._exits
 
-    def add(self, exits: Iterable[Exit]) -> None:
+    def add(self, exits: Iterable[ExitFacts]) -> None:
         """Write all of them at once; they are on disk (or waiting for room) on return."""
         lines = []
         for ended in exits:
@@ -131,10 +133,10 @@ class Journal:
             self._pending = b"\n" + self._pending
         self._exits = {}
         for entry in lean_json.objects_in(data + self._pending):
-            if isinstance(ended := entry.get("exit"), dict) and isinstance(
-                ended.get("run_id"), str
-            ):
-                self._exits[ended["run_id"]] = ended
+            ended: Any = entry.get("exit")
+            if isinstance(ended, dict) and isinstance(ended.get("run_id"), str):
+                exit_facts: Any = ended
+                self._exits[exit_facts["run_id"]] = exit_facts
             if isinstance(gone := entry.get("forget"), list):
                 for run_id in gone:
                     if isinstance(run_id, str):

@@ -18,12 +18,9 @@ from holdfast.system.processes import Process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from holdfast.keeper.protocol.messages import EndedProcess, EndState
 
-    Facts = dict[str, Any]
-
-Report = list[dict[str, int | str]]
-OnDone = Callable[[Report, float, bool], None]
+    OnDone = Callable[[list[EndedProcess], float, bool], None]
 
 _KILL_PATIENCE_SECONDS = 10.0
 _POLL_SECONDS = 0.02
@@ -65,7 +62,7 @@ class KillChain:
         grace: float,
         loop: Loop,
         on_done: OnDone,
-        earlier: Facts | None = None,
+        earlier: EndState | None = None,
     ) -> None:
         """`earlier` is the `state` of an ending that another keeper began, and signalled."""
         self.number = number
@@ -97,9 +94,9 @@ class KillChain:
         """Until what is left will be killed."""
         return max(0.0, self._deadline - self._loop.now())
 
-    def state(self, *, is_whole: bool = False) -> Facts:
+    def state(self, *, is_whole: bool = False) -> EndState:
         """For a successor: what was sent, how long ago, and how long it may still take."""
-        facts: Facts = {
+        facts: EndState = {
             "signal": self.number,
             "grace": self.remaining_seconds if self._killing_since is None else 0.0,
             "signalled": True,
@@ -153,7 +150,7 @@ class KillChain:
             self._tree.thaw()
         self._arm()
 
-    def _go_on(self, earlier: Facts) -> None:
+    def _go_on(self, earlier: EndState) -> None:
         """The signal was sent by an earlier keeper: wait for what is left of the grace."""
         self._started -= float(earlier.get("ago") or 0.0)
         self._signalled_at_tick = _tick(earlier.get("ago") or 0.0)
@@ -294,7 +291,7 @@ class KillChain:
             self._loop.at_turn_end(lambda: self._announce(is_empty))
 
     def _announce(self, is_empty: bool) -> None:
-        report: Report = [
+        report: list[EndedProcess] = [
             {"pid": identity[0], "name": name, "how": self._hows.get(identity, EXITED)}
             for identity, name in self._names.items()
         ]

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from holdfast.keeper.protocol.messages import Confinement, SpawnRequest
+
     Limits = tuple[int, int]
 
 
@@ -132,7 +134,7 @@ class Launch:
         self.rlimits: dict[int, Limits] = {}
         self.cgroup: str | None = None
         """To be entered before the program is executed: it has limits."""
-        self.confine: dict[str, Any] | None = None
+        self.confine: Confinement | None = None
         """Paths that it may `read`, and that it may `write`, and no others; and folders that are
         `open` for it, by the variable that tells where."""
         self.umask: int | None = None
@@ -146,21 +148,21 @@ class Launch:
         self.nofile: Limits | None = None
         """To be set last: until then, descriptors beyond it may be needed."""
 
-    def restrict(self, asked: dict[str, Any]) -> None:
+    def restrict(self, request: SpawnRequest) -> None:
         """Take user, limits, umask, niceness and confinement from a request."""
-        self.beneath = asked.get("beneath")
-        if user := asked.get("user"):
+        self.beneath = request.get("beneath")
+        if user := request.get("user"):
             self.user = User(str(user))
             if self.user.uid == os.geteuid() and self.user.gid == os.getegid():
                 self.user = None
-        for name, pair in (asked.get("rlimits") or {}).items():
+        for name, pair in (request.get("rlimits") or {}).items():
             self.rlimits[_limit_number(name)] = _limit_pair(name, pair)
-        umask = asked.get("umask")
+        umask = request.get("umask")
         if umask is not None:
             self.umask = int(umask, 8) if isinstance(umask, str) else int(umask)
-        if asked.get("nice") is not None:
-            self.nice = int(asked["nice"])
-        self.confine = asked.get("confine")
+        if request.get("nice") is not None:
+            self.nice = int(request["nice"])
+        self.confine = request.get("confine")
 
     @property
     def needs_fork(self) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from holdfast.keeper.loop import Loop, Timer
+    from holdfast.keeper.protocol.messages import LeaseKind, LeaseSettings
 
 
 class Lease:
@@ -22,7 +22,7 @@ class Lease:
     def __init__(
         self,
         seconds: float,
-        kind: str,
+        kind: LeaseKind,
         loop: Loop,
         on_expiry: Callable[[], None],
         remaining: float | None = None,
@@ -49,7 +49,7 @@ class Lease:
             return self._remaining
         return max(0.0, self._timer.due - self._loop.now())
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> LeaseSettings:
         return {"seconds": self.seconds, "kind": self.kind}
 
     def _expire(self) -> None:

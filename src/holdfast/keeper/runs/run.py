@@ -12,17 +12,28 @@ from functools import lru_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from holdfast.keeper.processes.tree import Tree
+    from holdfast.keeper.protocol.messages import (
+        ExitFacts,
+        LogSettings,
+        ResourceUsage,
+        RunEntry,
+        RunFacts,
+        SpawnReply,
+        StopSettings,
+        TreeReport,
+    )
     from holdfast.keeper.recording.intake import Source
     from holdfast.keeper.recording.recorder import Recorder, Track
     from holdfast.keeper.runs.feed import Feed
     from holdfast.keeper.runs.kill_chain import KillChain
     from holdfast.keeper.runs.leases import Lease
 
-    Facts = dict[str, Any]
+    Origin = Mapping[str, Any]
+    """What a run is made from: a request to spawn or adopt it, or its entry in a table."""
 
 DEFAULT_STOP_SIGNAL = 15
 DEFAULT_GRACE_SECONDS = 5.0
@@ -77,7 +88,7 @@ class Run:
         "tree",
     )
 
-    def __init__(self, asked: Facts, tree: Tree) -> None:
+    def __init__(self, asked: Origin, tree: Tree) -> None:
         self.run_id: str = asked["run_id"]
         self.service: str = asked["service"]
         self.number = int(asked.get("number") or 0)
@@ -108,8 +119,8 @@ class Run:
         self.kill_chain: KillChain | None = None
         self.died: tuple[float, float] | None = None
         """When, on this clock, if that was seen before its status was."""
-        self.exit: Facts | None = None
-        self.report: list[Facts] | None = None
+        self.exit: ExitFacts | None = None
+        self.report: TreeReport | None = None
         self.tree = tree
 
     @property
@@ -124,8 +135,8 @@ class Run:
     def log_bytes(self) -> int:
         return self.track.bytes if self.track is not None else 0
 
-    def beginning(self) -> Facts:
-        """What who asked for it is told, beside its start time and descriptors."""
+    def beginning(self) -> SpawnReply:
+        """The reply to its `spawn`, without its start time and descriptors."""
         return {
             "ok": True,
             "pid": self.pid,
@@ -134,7 +145,7 @@ class Run:
             "cgroup": self.tree.cgroup,
         }
 
-    def facts(self) -> Facts:
+    def facts(self) -> RunFacts:
         """The run as the protocol describes it."""
         return {
             "run_id": self.run_id,
@@ -164,26 +175,24 @@ class Run:
             "hidden": self.hidden,
         }
 
-    def entry(self) -> Facts:
+    def entry(self) -> RunEntry:
         """The run as a successor of this keeper needs it."""
-        facts = self.facts()
-        facts.update(
-            began=self.began,
-            is_child=self.is_child,
-            parts=self.parts,
-            exit=self.exit,
-            cause=self.cause,
-        )
+        entry: RunEntry = {**self.facts()}  # type: ignore[typeddict-item]
+        entry["began"] = self.began
+        entry["is_child"] = self.is_child
+        entry["parts"] = self.parts
+        entry["exit"] = self.exit
+        entry["cause"] = self.cause
         if self.lease is not None:
-            facts["lease"]["remaining"] = self.lease.remaining()
+            entry["lease"] = {**self.lease.facts(), "remaining": self.lease.remaining()}
         if self.feed is not None:
             data, ends = self.feed.state()
-            facts["feed"] = (data.decode("latin-1"), ends)
+            entry["feed"] = (data.decode("latin-1"), ends)
         if self.kill_chain is not None:
-            facts["end"] = self.kill_chain.state(is_whole=True)
-        return facts
+            entry["end"] = self.kill_chain.state(is_whole=True)
+        return entry
 
-    def describe_exit(self, status: int | None, usage: Any, leftovers: Iterable[int]) -> Facts:
+    def describe_exit(self, status: int | None, usage: Any, leftovers: Iterable[int]) -> ExitFacts:
         """Its exit as the protocol describes it; a status of None is unknown."""
         left = list(leftovers)
         died, ended_at = self.died or (time.monotonic(), time.time())
@@ -224,32 +233,42 @@ class Run:
         self.parts.clear()
 
 
-def _rusage(usage: Any) -> Facts:
-    used = {key: getattr(usage, name) for key, name in _RUSAGE}
+def _rusage(usage: Any) -> ResourceUsage:
+    used: Any = {key: getattr(usage, name) for key, name in _RUSAGE}
     if sys.platform == "darwin":
         # In bytes there, elsewhere in KiB.
         used["max_rss"] //= 1024
-    return used
+    usage_facts: ResourceUsage = used
+    return usage_facts
 
 
-def stop_of(asked: Facts | None) -> Facts:
+def stop_of(asked: StopSettings | None) -> StopSettings:
+    """Complete settings of how a run is ended."""
     asked = asked or {}
     grace = asked.get("grace")
-    return _shared(
-        signal=int(asked.get("signal") or DEFAULT_STOP_SIGNAL),
-        grace=DEFAULT_GRACE_SECONDS if grace is None else float(grace),
+    return _shared_stop(
+        int(asked.get("signal") or DEFAULT_STOP_SIGNAL),
+        DEFAULT_GRACE_SECONDS if grace is None else float(grace),
     )
 
 
-def log_of(asked: Facts | None) -> Facts:
+def log_of(asked: LogSettings | None) -> LogSettings:
+    """Complete settings of how much output is kept."""
     asked = asked or {}
-    return _shared(
-        max_size=int(asked.get("max_size") or DEFAULT_MAX_SIZE),
-        total_size=int(asked.get("total_size") or DEFAULT_TOTAL_SIZE),
+    return _shared_log(
+        int(asked.get("max_size") or DEFAULT_MAX_SIZE),
+        int(asked.get("total_size") or DEFAULT_TOTAL_SIZE),
     )
+
+
+# Runs with equal settings share one object, which nobody changes.
 
 
 @lru_cache(maxsize=100, typed=True)
-def _shared(**facts: float) -> Facts:
-    """One for all runs that are alike; nobody changes it."""
-    return facts
+def _shared_stop(signal: int, grace: float) -> StopSettings:
+    return {"signal": signal, "grace": grace}
+
+
+@lru_cache(maxsize=100, typed=True)
+def _shared_log(max_size: int, total_size: int) -> LogSettings:
+    return {"max_size": max_size, "total_size": total_size}

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from holdfast.keeper.protocol.messages import RunRecord
     from holdfast.keeper.runs.launch import Launch
-    from holdfast.keeper.runs.run import Facts, Run
+    from holdfast.keeper.runs.run import Origin, Run
     from holdfast.system.processes import Process
 
+    Facts = dict[str, Any]
     Kinds = dict[str, type | tuple[type, ...]]
 
 _COMPACT_ABOVE = 1 << 18
@@ -58,7 +60,7 @@ class RunRecords:
         self._on_refused = on_refused
         self._boot_id = processes.boot_id()
         self._namespace = _pid_namespace()
-        self._earlier: dict[str, Facts] = {}
+        self._earlier: dict[str, RunRecord] = {}
         self._unfinished: dict[str, Facts] = {}
         self._size = 0
         self._compacted_size = 0
@@ -70,7 +72,7 @@ class RunRecords:
 
     # Writing.
 
-    def begin(self, asked: Facts, launch: Launch) -> None:
+    def begin(self, asked: Origin, launch: Launch) -> None:
         """A process is about to be created."""
         self._append(
             {
@@ -118,7 +120,7 @@ class RunRecords:
 
     # What an earlier keeper left.
 
-    def survivors(self) -> list[Facts]:
+    def survivors(self) -> list[RunRecord]:
         """Recorded runs that are in no table, and whose very process is alive."""
         return [facts for facts in self._left() if _is_alive(facts)]
 
@@ -134,7 +136,7 @@ class RunRecords:
         """The runs of a predecessor are in the table now."""
         self._earlier = {it["run_id"]: it for it in self._left()}
 
-    def ended(self) -> list[Facts]:
+    def ended(self) -> list[RunRecord]:
         """Recorded runs that are in no table, and whose process has ended."""
         return [facts for facts in self._left() if not _is_alive(facts)]
 
@@ -144,7 +146,7 @@ class RunRecords:
         if found != (None, None):
             self.over(run_id)
 
-    def _left(self) -> list[Facts]:
+    def _left(self) -> list[RunRecord]:
         return [
             facts
             for run_id, facts in self._earlier.items()
@@ -153,7 +155,7 @@ class RunRecords:
 
     # The file.
 
-    def _record(self, run: Run) -> Facts:
+    def _record(self, run: Run) -> RunRecord:
         return {
             "run_id": run.run_id,
             "service": run.service,
@@ -247,7 +249,7 @@ class RunRecords:
         self._compacted_size, self._is_stale = self._size, False
 
 
-def _sound(facts: Any, kinds: Kinds) -> Facts | None:
+def _sound(facts: Any, kinds: Kinds) -> Any:
     """The facts, if they are all that such a line says."""
     if not isinstance(facts, dict):
         return None
@@ -259,7 +261,7 @@ def _is_of(begun: Facts, run: Run) -> bool:
     return bool(run.run_id == begun["run_id"] or run.service == begun["service"])
 
 
-def _is_alive(facts: Facts) -> bool:
+def _is_alive(facts: RunRecord) -> bool:
     found = processes.process(facts["pid"])
     return found is not None and found.is_alive and found.start_time == str(facts["start_time"])
 

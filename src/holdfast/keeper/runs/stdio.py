@@ -11,7 +11,7 @@ from holdfast.keeper.runs.launch import Launch, SpawnError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from holdfast.keeper.runs.run import Facts
+    from holdfast.keeper.protocol.messages import SpawnRequest
 
 DEFAULT_COLS = 80
 DEFAULT_ROWS = 24
@@ -20,40 +20,40 @@ _HAS_PROC = os.path.isdir("/proc/self/fd")
 
 
 def terminal_for(
-    asked: Facts, env: dict[str, str], ours: dict[str, int], theirs: list[int]
+    request: SpawnRequest, env: dict[str, str], ours: dict[str, int], theirs: list[int]
 ) -> Launch:
     """A launch on a new terminal; who holds which end is told in `ours` and `theirs`."""
     try:
-        master, slave = _open_pair(int(asked["cols"]), int(asked["rows"]))
+        master, slave = _open_pair(int(request["cols"]), int(request["rows"]))
     except OSError as error:
         raise SpawnError("terminal", error.errno or 0, f"opening a terminal: {error}") from None
     ours["terminal"] = master
     theirs.append(slave)
     if _HAS_PROC:
         ours["transit"] = _open_transit()
-    launch = Launch(asked["argv"], env, asked.get("cwd") or "/", slave=slave)
-    launch.restrict(asked)
+    launch = Launch(request["argv"], env, request.get("cwd") or "/", slave=slave)
+    launch.restrict(request)
     if launch.user is not None and os.geteuid() == 0:
         os.fchown(slave, launch.user.uid, -1)
     return launch
 
 
 def pipes_for(
-    asked: Facts, env: dict[str, str], null: int, ours: dict[str, int], theirs: list[int]
+    request: SpawnRequest, env: dict[str, str], null: int, ours: dict[str, int], theirs: list[int]
 ) -> Launch:
     """The same on pipes; a run that reads nothing gets `null`."""
     source = null
     try:
-        is_lasting = asked.get("kind") != "task"
+        is_lasting = request.get("kind") != "task"
         ours["out"], out = _pipe(theirs, is_lasting)
         ours["err"], err = _pipe(theirs, is_lasting)
-        if asked.get("stdin") == "pipe":
+        if request.get("stdin") == "pipe":
             source, ours["stdin"] = os.pipe()
             theirs.append(source)
     except OSError as error:
         raise SpawnError("pipes", error.errno or 0, f"making pipes: {error.strerror}") from None
-    launch = Launch(asked["argv"], env, asked.get("cwd") or "/", stdio=(source, out, err))
-    launch.restrict(asked)
+    launch = Launch(request["argv"], env, request.get("cwd") or "/", stdio=(source, out, err))
+    launch.restrict(request)
     return launch
 
 
