@@ -274,13 +274,6 @@ def _clock_gettime(clock: int) -> float:
     return time.clock_gettime(clock)
 
 
-def _spawn_without_sessions(*args: Any, **options: Any) -> int:
-    """As Python does that was built for a system older than macOS 10.15."""
-    if options.pop("setsid", False):
-        raise NotImplementedError("posix_spawn: setsid unavailable on this platform")
-    return os.posix_spawn(*args, **options)
-
-
 def _signals() -> set[int]:
     return set(range(1, 32))
 
@@ -321,11 +314,9 @@ FACADES = {
 }  # fmt: skip
 
 
-def main(own: str, arguments: list[str], *, has_sessions: bool) -> None:
+def main(own: str, arguments: list[str]) -> None:
     """Do what `python ARGUMENTS` would do there; `own` is this Python's path."""
     sys.executable = own
-    if not has_sessions:
-        _OS.__dict__["posix_spawn"] = _spawn_without_sessions
     builtins.open = _opening
     builtins.__import__ = _importing
     _change_sockets()
@@ -346,13 +337,13 @@ def main(own: str, arguments: list[str], *, has_sessions: bool) -> None:
             runpy.run_path(program, run_name="__main__")
 
 
-def install(folder: Path, *, has_sessions: bool = True) -> Path:
+def install(folder: Path) -> Path:
     """An executable «python» in this folder that is the stand-in."""
     path = folder / "python-of-macos"
     here = Path(__file__).parent
     path.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path[0] = {str(here)!r}\nimport standin\n"
-        f"standin.main({str(path)!r}, sys.argv[1:], has_sessions={has_sessions})\n"
+        f"standin.main({str(path)!r}, sys.argv[1:])\n"
     )
     path.chmod(0o755)
     return path

@@ -26,11 +26,9 @@ pytestmark = [
 class Portable(Hold):
     """A Holdfast of which no process leans on Linux."""
 
-    has_sessions = True
-
     def __init__(self) -> None:
         super().__init__()
-        self.python = standin.install(self.folder, has_sessions=self.has_sessions)
+        self.python = standin.install(self.folder)
 
     def command(self, *args: object) -> list[str]:
         return [str(self.python), "-m", "holdfast", *map(str, args)]
@@ -40,12 +38,6 @@ class Portable(Hold):
         for pid in (pids := (own["pid"], own["keeper_pid"])):
             kill_9(pid)
         wait_for(lambda: not any(map(is_alive, pids)))
-
-
-class Sessionless(Portable):
-    """The same with a Python that cannot spawn into a session."""
-
-    has_sessions = False
 
 
 @pytest.fixture
@@ -232,10 +224,9 @@ def test_sockets_have_short_names() -> None:
         assert len(found) <= standin.LONGEST_PATH
 
 
-def test_python_that_cannot_spawn_into_a_session() -> None:
-    """Holdfast and its services have sessions of their own all the same."""
-    with Sessionless() as hold:
-        hold.services(web=quick())
-        hold.up()
-        pids = [hold.keeper_pid, hold.supervisor_pid, hold.service("web")["pid"]]
-        assert [os.getsid(pid) for pid in pids] == pids
+def test_everything_leads_a_session(hold: Portable) -> None:
+    """Holdfast and its services have sessions of their own."""
+    hold.services(web=quick())
+    hold.up()
+    pids = [hold.keeper_pid, hold.supervisor_pid, hold.service("web")["pid"]]
+    assert [os.getsid(pid) for pid in pids] == pids

@@ -1,7 +1,7 @@
-"""Descriptors held for others by name: listening and notify sockets.
+"""Descriptors that the keeper holds for the supervisor, by name: listening and notify sockets.
 
-They outlive every supervisor, so that a relaunch refuses no connection. The store owns
-its copies and closes what it replaces or releases.
+They outlive every supervisor, so a relaunch refuses no connection. The store owns its copies, and
+closes those that it replaces or releases.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Descriptors:
-    """Held descriptors by name, in the order in which they came."""
+    """Held descriptors by name, in their order of arrival."""
 
     def __init__(self, held: dict[str, int] | None = None) -> None:
         self._held = dict(held or {})

@@ -1,12 +1,47 @@
 """The table that one keeper leaves to the next: one JSON document in a memory file.
 
-The file and every descriptor named in the table pass through `execv`. Written by a
-keeper that upgrades itself, and by a supervisor that turns into a keeper. Only grows.
+Reads, writes and checks the table, and finds the descriptors in it. Decides nothing about runs.
 
-A table: `version`, `lock` and `claim` (descriptors), `state`, `runtime`, `started_at`, `kept`,
-`held` {name: descriptor}, `runs` [RUN + `began` (monotonic) + `parts` {out, err, stdin,
-terminal, pidfd: descriptor}], `pending` [spawn requests without an answer]; an upgrade adds
-`listener`, `token`, `connections`, `supervisor` and more.
+Why there is a table. The keeper is the parent of every service and holds the other ends of their
+pipes. If it exits, output and exit codes are lost. So the keeper is never restarted: another
+program image takes its place in a living process, by `execv`. A process keeps its pid, its
+children and its open descriptors through `execv`; everything in memory is lost. The table is what
+must survive. It lies in a memory file, never on disk, because it holds environments and so
+secrets. The number of its descriptor is an argument of the new program.
+
+There are two roads to a new keeper, and both use the same table.
+
+The upgrade (`upgrade.py`). The keeper executes a newer version of itself in its own process. It
+stays the parent of everything, so pids, exit codes and pipes are as before.
+
+1. A peer asks for `upgrade`. The new code is rehearsed in a child: it reads a copy of the table and
+   imports all its modules and the supervisor's (`--check`). If that fails, nothing has changed.
+2. The keeper reaps what has ended, so that the table is true, and writes the table: its runs with
+   the descriptors of their pipes, half-read requests and half-sent replies of every peer, the
+   state of each recorder, each stop that is under way.
+3. It blocks all signals, because between two program images no handler exists, makes the
+   descriptors in the table inheritable, and calls `execv` with `--resume FD`.
+4. The new image restores runs, recorders and connections, answers the peer that asked, unblocks
+   signals, and reaps whoever ended meanwhile. Then it replaces the supervisor.
+
+The recovery (`adapters/keeper_link.py`). The keeper was killed. The supervisor holds spare copies
+of every descriptor that matters and has remembered every run (`adapters/succession.py`). It writes
+the table and executes a keeper in its own process (`--recover FD`). The services are not children
+of this process, so their ends are watched through pidfds, and an exit code that the kernel does not
+tell is unknown. What was printed meanwhile waits in the pipes. A `spawn` that was not answered may
+have begun or not: the table lists it as `pending`, and the new keeper looks for its process in
+`runs.jsonl`, by its mark and in the environments of all processes.
+
+At every moment somebody can take over. A supervisor that is replaced stands by with its spares
+until the next one has its own. So two supervisors may see the keeper die: each has the *token*, a
+pipe with one byte in it, and the one that reads the byte becomes the keeper. The lock of the state
+folder is a descriptor in the table; it is never released, so no third keeper can start meanwhile.
+
+The table only grows, because versions differ: a new keeper reads the table of an older one, and an
+upgrade may go back. Fields: `version`; `lock`, `claim`, `token` and `listener` (descriptors);
+`state`, `runtime`, `started_at`; `kept` (the memory); `held` {name: descriptor}; `runs`, each a
+`RunEntry` of the protocol's messages; `pending`; and from an upgrade `connections`, `supervisor`,
+`logs`, `journal`, `untold_gaps`, `answer`, `nofile`, `oom_score`, `ceiling`, `umask`.
 """
 
 from __future__ import annotations
@@ -34,7 +69,7 @@ class HandoverError(Exception):
 
 
 def write(table: Table) -> int:
-    """A descriptor of a memory file that holds the table; it survives `execv`."""
+    """Write the table to a memory file; returns its descriptor, which survives `execv`."""
     data = lean_json.encoded({"version": VERSION, **table})
     fd = _memory_file()
     try:
@@ -47,12 +82,12 @@ def write(table: Table) -> int:
 
 
 def read(fd: int) -> Table:
-    """The table in the memory file, which is closed."""
+    """Read the table from its memory file, and close the file."""
     import mmap
 
     try:
         with mmap.mmap(fd, os.fstat(fd).st_size, access=mmap.ACCESS_READ) as memory:
-            # Whole pages, where the system counts in them.
+            # Some systems round the size up to whole pages.
             table = lean_json.loads(memory[:].rstrip(b"\0"))
     except (OSError, ValueError) as error:
         raise HandoverError(f"the table is not readable: {error}") from None
@@ -64,7 +99,7 @@ def read(fd: int) -> Table:
 
 
 def check(table: Table) -> None:
-    """Everything without which a run, a peer or the supervisor could not be taken over."""
+    """Raise HandoverError if a run, a connection or the supervisor could not be taken over."""
     for what, needed, found in (
         ("run", _RUN, table.get("runs")),
         ("connection", _CONNECTION, table.get("connections")),
@@ -105,13 +140,13 @@ def recover_argv(
 
 def _fill(fd: int, data: bytes) -> None:
     if hasattr(os, "memfd_create"):
-        # Without room this is an error, where a mapping would be a fatal signal.
+        # Without memory this raises an error. A mapping would be a fatal signal.
         with open(fd, "wb", closefd=False) as file:
             file.write(data)
     else:
         import mmap
 
-        # Shared memory of macOS can be mapped, but neither written nor read.
+        # On macOS, shared memory can be mapped, but neither written nor read.
         os.ftruncate(fd, len(data))
         with mmap.mmap(fd, len(data)) as memory:
             memory[:] = data
@@ -122,7 +157,7 @@ def _memory_file() -> int:
         return int(os.memfd_create("holdfast-table"))
     import _posixshmem  # type: ignore[import-not-found]
 
-    # Never a file: the table holds environments, and so secrets. The name has 31 bytes at most.
+    # A name may have 31 bytes at most.
     name = f"/holdfast-{os.urandom(8).hex()}"
     fd: int = _posixshmem.shm_open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     _posixshmem.shm_unlink(name)

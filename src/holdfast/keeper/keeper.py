@@ -1,7 +1,7 @@
-"""The keeper as a whole: what it holds, who is connected, and how it ends.
+"""The keeper as a whole: everything it holds, its connections, and its end.
 
-Puts the parts together and carries facts between them. The words that peers may say are
-in `words`, the life of runs in `children`.
+Builds the parts and carries facts between them. `protocol/words.py` answers the requests of peers,
+and `runs/children.py` keeps the runs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 PROTOCOL = 1
 _LOOK_SECONDS = 1.0
 _MAX_CEILINGS = 20
-_LAST_WORDS_SECONDS = 3.0
+_LAST_REQUESTS_SECONDS = 3.0
 _READY_SECONDS = 30.0
 _NOTED_SECONDS = 3.0
 _HOPELESS_FAILURES = 3
@@ -62,7 +62,7 @@ class Keeper:
     """Everything one keeper process holds."""
 
     _standby: Connection | None = None
-    """A supervisor that was replaced, until the next one could take our place."""
+    """A supervisor that was replaced and stands by until the next one could take our place."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Keeper:
         table: Table,
         launcher: Launcher,
     ) -> None:
-        """`shared` are the descriptors that every supervisor of ours has, too."""
+        """`shared`: descriptors that every supervisor gets, too."""
         self._options = options
         self.loop = loop
         self._shared = shared
@@ -94,20 +94,20 @@ class Keeper:
         own_process.set_subreaper()
         kernel_files.reserve()
         self.cgroups = Cgroups(hash_of(options.state))
-        # Whoever takes over processes must live, whatever is refused; a first start may fail.
+        # A keeper that takes over processes must go on, whatever fails. A fresh one may fail.
         self._is_successor = bool(table)
         self._retry = Retry(loop)
         self._unrestored: list[Any] = []
         logs_folder = os.path.join(options.state, "logs")
         self._begin("making the folder of logs", lambda: make_folder(logs_folder))
         untold: list[GapNotice] = table.get("untold_gaps") or []
-        self._untold_gaps = {(it["service"], it["state"]): it for it in untold}
+        self._untold_gaps = {(gap["service"], gap["state"]): gap for gap in untold}
         self.logs = Logs(logs_folder, loop, self._on_grew, self._on_gap)
         self.journal = Journal(
             os.path.join(options.state, "exits.jsonl"),
             inherited=table.get("journal"),
             may_wait=self._is_successor,
-            on_refused=lambda: self._retry.later("writing exits.jsonl", self._mend_journal),
+            on_refused=lambda: self._retry.later("writing exits.jsonl", self._retry_journal),
         )
         self.children = Children(
             loop,
@@ -142,8 +142,8 @@ class Keeper:
         }
 
     def _find_ceilings(self) -> list[int]:
-        """Our own, and those of earlier keepers that were killed: their orphans may live. None if
-        ours does not tell, because some of what we hold was started without it."""
+        """Our own ceiling, and those of earlier keepers that were killed: their orphans may live.
+        Empty if some of our processes were started without a ceiling."""
         if self._ceiling is None:
             return []
         try:
@@ -152,13 +152,14 @@ class Keeper:
             note = {}
         if not isinstance(note, dict) or note.get("boot_id") != processes.boot_id():
             return [self._ceiling]
-        earlier = [it for it in run_marks.ceilings_of(note) if it != self._ceiling]
+        noted = run_marks.ceilings_of(note)
+        earlier = [ceiling for ceiling in noted if ceiling != self._ceiling]
         return [self._ceiling, *earlier][:_MAX_CEILINGS]
 
     # Doors.
 
     def open(self, listener: socket.socket | None = None) -> None:
-        """Listen for peers and, on its behalf, for the supervisor's; write down where we are."""
+        """Listen for peers, and at the supervisor's socket on its behalf. Write keeper.json."""
         self._begin("opening line.sock", self._open_line)
         self._begin("opening keeper.sock", lambda: self._open_door(listener))
         self._begin("writing keeper.json", self._write_description)
@@ -184,7 +185,8 @@ class Keeper:
         self._door = Door(listener, self.loop, self._on_peer)
 
     def reopen(self) -> None:
-        """Files of ours were deleted: cleaners of temporary folders do that, and logouts."""
+        """Make files of ours anew that were deleted, as cleaners of temporary folders and logouts
+        do."""
         self._retry.attempt("writing its files again", self._rewrite)
         self._retry.attempt("opening the sockets again", self._reopen)
 
@@ -212,7 +214,7 @@ class Keeper:
             if self.supervisor.state != "off":
                 self.retire_and_relaunch()
 
-    def _mend_journal(self) -> None:
+    def _retry_journal(self) -> None:
         self.journal.mend()
         if not self.journal.is_settled:
             raise OSError("the file refuses, the exits wait in memory")
@@ -220,10 +222,10 @@ class Keeper:
     def _on_link(self, fd: int) -> None:
         late, link = self.link, self.set_link(socket.socket(fileno=fd))
         if late is not None:
-            # Heard out first: of what it still asks for, its successor must know.
+            # The dead supervisor's last requests are read first: its successor must know of them.
             self._late = late
             link.wait()
-            self.loop.call_later(_LAST_WORDS_SECONDS, late.close)
+            self.loop.call_later(_LAST_REQUESTS_SECONDS, late.close)
             self._on_absent()
 
     def set_link(self, sock: socket.socket) -> Connection:
@@ -277,12 +279,12 @@ class Keeper:
 
     def update_watches(self) -> None:
         connections = [*self.peers, *([self.link] if self.link else [])]
-        self.logs.watch({service for it in connections for service in it.watched})
+        self.logs.watch({service for peer in connections for service in peer.watched})
 
     # Telling.
 
     def announce(self, notice: Notice) -> None:
-        """To the supervisor, and to everybody who has said hello."""
+        """Send a notice to the supervisor, and to every peer that has said hello."""
         self.tell_supervisor(notice)
         if self._standby is not None:
             self._standby.send(dict(notice))
@@ -335,16 +337,16 @@ class Keeper:
         }
 
     def recorded(self) -> KeeperFacts:
-        """What `status` asks for again and again."""
+        """The few facts that `status` asks for again and again."""
         runs: list[RunFacts] = [
-            {"run_id": it.run_id, "service": it.service, "log_bytes": it.log_bytes}
-            for it in self.children.runs.values()
+            {"run_id": run.run_id, "service": run.service, "log_bytes": run.log_bytes}
+            for run in self.children.runs.values()
         ]
         return {"runs": runs, "unclaimed": self._unclaimed.facts()}
 
     def hand_spares(self, connection: Connection) -> None:
-        """Copies of everything that must survive this process; and what nobody was told of. First
-        what the supervisor cannot do without: there may not be descriptors enough for all."""
+        """Send the supervisor copies of all descriptors that must survive this process, and notices
+        that nobody got. Held sockets come first: there may be too few descriptors for all."""
         for name, fd in self.held:
             connection.hand({"notice": "held", "name": name}, fd)
         for run in self.children.runs.values():
@@ -352,7 +354,7 @@ class Keeper:
         connection.send({"notice": "spares_done"})
         self.supervisor.greeted()
         if self._standby is not None:
-            # An earlier version would not say that it is ready.
+            # A supervisor of an earlier version does not say that it is ready.
             self.loop.call_later(_READY_SECONDS, lambda: self._trust(connection))
         untold, self._untold_gaps = self._untold_gaps, {}
         for notice in untold.values():
@@ -387,23 +389,22 @@ class Keeper:
             os.kill(self.supervisor.pid, signal.SIGKILL)
 
     def check_shutdown(self, grace: Any, exit_code: Any) -> None:
-        """Refuse what makes no sense before anything has begun."""
+        """Raise ValueError if these make no sense, before anything has begun."""
         if grace is not None and not (isinstance(grace, (int, float)) and grace >= 0):
             raise ValueError(f"{grace!r} is no grace in seconds")
         if exit_code is not None and not isinstance(exit_code, int):
             raise ValueError(f"{exit_code!r} is no exit code")
 
     def shutdown(self, grace: float | None = None, exit_code: int | None = None) -> None:
-        """End every run that is still there, then the supervisor, then this process."""
+        """End every run, then the supervisor, then this process."""
         self.check_shutdown(grace, exit_code)
         if exit_code is not None:
             self.exit_code = exit_code
         self.is_shutting_down = True
-        doomed = list(self.children.runs.values())
         self.children.exits.on_empty = lambda: self._on_runs_ended(grace)
-        for run in doomed:
-            patience = run.stop["grace"] if grace is None else grace
-            self.children.exits.end(run, run.stop["signal"], patience)
+        for run in list(self.children.runs.values()):
+            seconds = run.stop["grace"] if grace is None else grace
+            self.children.exits.end(run, run.stop["signal"], seconds)
         self._on_runs_ended(grace)
 
     def _on_runs_ended(self, grace: float | None) -> None:
@@ -425,8 +426,8 @@ class Keeper:
             self.link.send({"notice": "retire"})
 
     def retire_and_relaunch(self) -> None:
-        """Replace the supervisor. It stands by until the next one could take our place: whenever
-        this process dies, somebody holds the spares."""
+        """Replace the supervisor. The old one stands by until the next one could take our place, so
+        that somebody holds the spares at every moment."""
         self.supervisor.retire(self._tell_to_stand_by, self.supervisor.launch)
 
     def _tell_to_stand_by(self) -> None:
@@ -434,7 +435,7 @@ class Keeper:
             self.link.send({"notice": "retire", "standby": True})
 
     def stand_by(self) -> None:
-        """The supervisor has finished, and waits."""
+        """The supervisor has finished. It waits until it is dismissed, and the next is launched."""
         if (standby := self.link) is None:
             return
         self.dismiss_standby()
@@ -449,14 +450,15 @@ class Keeper:
             self.dismiss_standby()
 
     def dismiss_standby(self) -> None:
-        """There is another successor by now, or nothing left to take over."""
+        """Send the supervisor that stands by away: another one can take our place, or nothing is
+        left to take over."""
         if self._standby is not None:
             self._standby.send({"notice": "leave"})
             self.supervisor.insist_on_leave()
 
     def close(self) -> None:
-        """Leave nothing behind that would look like a living keeper; of one that was killed, the
-        note stays as long as what it left lives on."""
+        """Remove everything that looks like a living keeper. keeper.json stays if processes of a
+        killed keeper are left, because it tells their ceilings."""
         self.logs.close()
         self.journal.close()
         self.children.records.close()
@@ -470,7 +472,7 @@ class Keeper:
         try:
             os.rmdir(self._options.runtime)
         except OSError:
-            pass  # somebody else's file is in it
+            pass  # a file of another program is in it
 
     # Handing over.
 
@@ -478,7 +480,7 @@ class Keeper:
         return self._options.arguments(import_path or self._options.import_path)
 
     def table(self) -> Table:
-        """Everything that the next program image needs to go on."""
+        """The table for the next program image (see `handover`)."""
         link = [{**self.link.state(), "is_link": True}] if self.link is not None else []
         if self._standby is not None:
             link.append({**self._standby.state(), "is_standby": True})
@@ -517,7 +519,8 @@ class Keeper:
         self.children.records.forget_known()
 
     def _on_unrestored(self, facts: Origin, error: Exception) -> None:
-        """Its process lives: what is known of it stays in the table, its descriptors open."""
+        """A run could not be restored, but its process lives. Its entry stays in the table, and its
+        descriptors stay open."""
         stderr.on_fault(type(error), error, error.__traceback__)
         run = self.children.runs.get(facts.get("run_id") or "")
         if run is None:
@@ -529,13 +532,13 @@ class Keeper:
                 if _is_open(fd):
                     run.parts.setdefault(part, fd)
             if not run.is_child:
-                self._await(run)
+                self._poll_exit(run)
         name = f"{facts.get('service')} (process {facts.get('pid')}, run {facts.get('run_id')})"
         stderr.say(f"taking over {name} failed: {what}")
 
-    def _await(self, run: Run) -> None:
+    def _poll_exit(self, run: Run) -> None:
         if run.exit is None and processes.start_time(run.pid) == run.start_time:
-            self.loop.call_later(_LOOK_SECONDS, lambda: self._await(run))
+            self.loop.call_later(_LOOK_SECONDS, lambda: self._poll_exit(run))
         else:
             status = processes.zombie_exit_status(run.pid, run.start_time)
             self.children.exits.foreign_exit(run, status)
@@ -552,7 +555,7 @@ class Keeper:
                 connection = self._add_peer(sock, state.get("is_supervised", True))
             try:
                 connection.restore(state)
-            except Exception as error:  # noqa: BLE001 - what is lost is one peer's half-read words
+            except Exception as error:  # noqa: BLE001 - only half-read requests of one peer are lost
                 stderr.on_fault(type(error), error, error.__traceback__)
             if (answer := table.get("answer")) and answer["fd"] == state["fd"]:
                 facts = {"version": holdfast.__version__, "pid": os.getpid()}

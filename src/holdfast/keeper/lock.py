@@ -1,4 +1,4 @@
-"""The lock of a state folder: one keeper has it, for as long as any copy of it is open."""
+"""The lock of a state folder: one keeper at a time has it, as long as a copy of it is open."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _LOOK_SECONDS = 0.01
 
 
 class AlreadyLocked(Exception):
-    """Another keeper has it."""
+    """Another keeper holds the lock."""
 
 
 def take(state: str) -> int:
-    """The lock, as a descriptor; raises AlreadyLocked."""
+    """Take the lock; returns its descriptor, or raises AlreadyLocked."""
     fd = _open(state)
     deadline = time.monotonic() + ASKERS_SECONDS
-    while not _takes(fd, fcntl.LOCK_EX):
-        # Who only asks whether a keeper is there shares the lock for a moment, which is a long
-        # one where the machine is busy. A keeper shares it with nobody.
-        if not _takes(fd, fcntl.LOCK_SH) or time.monotonic() > deadline:
+    while not _can_lock(fd, fcntl.LOCK_EX):
+        # A program that asks whether a keeper lives shares the lock for a moment, which is long on
+        # a busy machine. A keeper never shares it.
+        if not _can_lock(fd, fcntl.LOCK_SH) or time.monotonic() > deadline:
             os.close(fd)
             raise AlreadyLocked(f"another keeper holds {state}")
         fcntl.flock(fd, fcntl.LOCK_UN)
@@ -32,7 +32,8 @@ def take(state: str) -> int:
 
 
 def renew(state: str, fd: int) -> None:
-    """Lock the file that is there now, under the same descriptor. OSError: it cannot be now."""
+    """Lock the file that is there now, under the same descriptor. Raises OSError if it cannot be
+    locked now."""
     fresh = _open(state)
     try:
         if not os.path.sameopenfile(fd, fresh):
@@ -46,7 +47,7 @@ def _open(state: str) -> int:
     return open_plain(os.path.join(state, "lock"), os.O_RDWR | os.O_CREAT)
 
 
-def _takes(fd: int, kind: int) -> bool:
+def _can_lock(fd: int, kind: int) -> bool:
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,7 +1,6 @@
-"""The keeper's one thread of control: descriptors, timers and signals.
+"""The keeper's event loop: descriptors, timers and signals in one thread.
 
-Owns the selector and the clock. Nothing here knows what a run is, and no callback
-may block.
+Owns the selector and the clock. Knows nothing of runs. No callback may block.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ WRITE = selectors.EVENT_WRITE
 
 _CROWD = 1024
 _SUSPENSION_SECONDS = 1.0
-# No selector can wait for 25 days; a turn with nothing to do costs nothing.
+# No selector can wait for 25 days, and a turn without work costs nothing.
 _LONGEST_WAIT_SECONDS = 24 * 3600.0
 
 
 class Timer:
-    """A callback that is due at a monotonic time, unless cancelled before."""
+    """A callback that is due at a monotonic time, unless it is cancelled."""
 
     __slots__ = ("callback", "due")
 
@@ -42,11 +41,11 @@ class Timer:
 
 
 class Loop:
-    """Waits for descriptors, deadlines and signals, and calls back."""
+    """Waits for descriptors, timers and signals, and calls back."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
-        # The selector knows them, too, but takes longer to say so than to wait for them.
+        # The selector has these keys too, but looking them up there is slow.
         self._watched: dict[int, selectors.SelectorKey] = {}
         self._timers: list[Timer] = []
         self._crowded_at = _CROWD
@@ -75,19 +74,19 @@ class Loop:
     def call_later(self, seconds: float, callback: Callback) -> Timer:
         timer = Timer(self.now() + seconds, callback)
         if len(self._timers) >= self._crowded_at:
-            # Leases that are renewed for ever must not pile up their cancelled timers.
-            self._timers = [it for it in self._timers if it.callback is not None]
+            # Drop cancelled timers: leases that are renewed for ever leave many.
+            self._timers = [timer for timer in self._timers if timer.callback is not None]
             heapq.heapify(self._timers)
             self._crowded_at = max(_CROWD, 2 * len(self._timers))
         heapq.heappush(self._timers, timer)
         return timer
 
     def at_turn_end(self, callback: Callback) -> None:
-        """Call back once, when this turn's descriptors and timers are done."""
+        """Call back once, at the end of this turn, after its descriptors and timers."""
         self._turn_ends.append(callback)
 
     def on_signal(self, number: int, callback: Callback) -> None:
-        """Call back from the loop, never from inside the signal handler."""
+        """Call back from the loop, never inside the signal handler."""
         self._signals[number] = callback
         signal.signal(number, lambda *_: None)
 
@@ -96,7 +95,7 @@ class Loop:
 
     def run(self) -> None:
         while self._is_running:
-            for key, _ in self._selector.select(self._patience()):
+            for key, _ in self._selector.select(self._wait_seconds()):
                 # A callback of this turn may have unwatched a later descriptor.
                 if self._watched.get(key.fd) is key and not guarded(key.data):
                     self._suspend(key)
@@ -107,7 +106,8 @@ class Loop:
                     guarded(callback)
 
     def _suspend(self, key: selectors.SelectorKey) -> None:
-        """A descriptor whose callback failed would fail again at once, for ever."""
+        """Stop watching a descriptor whose callback failed, for a second. It would fail again at
+        once, for ever."""
         if self._watched.get(key.fd) is key:
             self.unwatch(key.fd)
             self.call_later(_SUSPENSION_SECONDS, lambda: self._readmit(key))
@@ -116,7 +116,7 @@ class Loop:
         if key.fd not in self._watched:
             self.watch(key.fd, key.data, key.events)
 
-    def _patience(self) -> float | None:
+    def _wait_seconds(self) -> float | None:
         if self._turn_ends:
             return 0
         while self._timers and self._timers[0].callback is None:
@@ -144,8 +144,8 @@ class Loop:
 
 
 def guarded(call: Callable[..., object], *facts: object) -> bool:
-    """A fault in one call is written down and must not cost others theirs: it would end
-    everybody's processes, and who is reaped comes no second time. Says whether there was none."""
+    """Call it and log any exception instead of raising: a crash here would lose exits that cannot
+    be reaped again. Returns True on success."""
     try:
         call(*facts)
         return True

@@ -1,8 +1,9 @@
-"""What the supervisor asked the keeper to remember, so that it outlives the supervisor.
+"""Texts that the supervisor puts into the keeper, so that they outlive the supervisor.
 
-Values are the supervisor's affair, with two exceptions. A run may be started from an environment
-by its key, so that it is sent once and not with every run. And who is stopped while no supervisor
-is there is noted as such under `desired:SERVICE`. Never written to a disk.
+`adapters/keeper_memory.py` lists all keys. The keeper understands few of them. A spawn may name a
+kept environment by its key, so that the environment is sent once. A service that a person stops
+while no supervisor answers is noted as stopped, and what services say over their notify sockets
+meanwhile is kept, too. Never written to a disk.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Memory:
         self.on_kept: Callable[[Mapping[str, str | None]], None] | None = None
 
     def keep(self, values: Mapping[str, str | None]) -> None:
-        """Remember texts; None forgets one."""
+        """Remember these texts; None forgets one."""
         for key, value in values.items():
             self._environments.pop(key, None)
             if value is None:
@@ -42,7 +43,7 @@ class Memory:
             self.on_kept(values)
 
     def environment(self, key: str) -> dict[str, str]:
-        """A kept environment; KeyError where none is kept under this key."""
+        """The environment that is kept under this key; KeyError if there is none."""
         found = self._environments.get(key)
         if found is None:
             found = self._environments[key] = loads(self.values[key].encode())

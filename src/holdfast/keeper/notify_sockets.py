@@ -1,8 +1,8 @@
-"""What services say over their notify sockets while no supervisor listens.
+"""The notify sockets of services, read by the keeper while no supervisor listens.
 
-A socket that nobody reads is full after a few messages, and whoever says one more waits: a
-service with a watchdog would hang because of us. So the newest words go into the memory that
-the next supervisor is given. Decides nothing about what they mean.
+A socket that nobody reads is full after a few messages, and a service that sends one more blocks:
+a service with a watchdog would hang because of us. So the newest messages go into the memory that
+the next supervisor reads. Decides nothing about their meaning.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DESCRIPTORS = 16
 
 
 class NotifySockets:
-    """Reads every held notify socket, as long as nobody else does."""
+    """Reads every held notify socket while no supervisor does."""
 
     def __init__(
         self, loop: Loop, held: Descriptors, memory: Memory, runs: Mapping[str, Run]
@@ -46,28 +46,28 @@ class NotifySockets:
         self._sockets: dict[str, socket.socket] = {}
 
     def listen(self) -> None:
-        """No supervisor is there."""
+        """Begin to read: no supervisor is there."""
         for name, fd in self._held:
             if name.startswith(SOCKETS) and name not in self._sockets:
                 sock = self._sockets[name] = socket.socket(fileno=os.dup(fd))
                 sock.setblocking(False)
-                self._loop.watch(sock.fileno(), lambda it=name: self._on_ready(it))  # type: ignore[misc]
+                self._loop.watch(sock.fileno(), lambda name=name: self._on_ready(name))  # type: ignore[misc]
 
     def leave(self) -> None:
-        """A supervisor reads them now."""
+        """Stop reading: a supervisor reads them now."""
         sockets, self._sockets = self._sockets, {}
         for sock in sockets.values():
             self._loop.unwatch(sock.fileno())
             sock.close()
 
     def addresses(self) -> list[str]:
-        """The names in the file system of those that have one."""
+        """The paths of those sockets that have one."""
         found = []
         for name, fd in self._held:
             if name.startswith(SOCKETS):
                 with socket.socket(fileno=os.dup(fd)) as sock:
                     found.append(sock.getsockname())
-        return [it for it in found if isinstance(it, str) and it.startswith("/")]
+        return [path for path in found if isinstance(path, str) and path.startswith("/")]
 
     def _on_ready(self, name: str) -> None:
         sock = self._sockets[name]
@@ -97,7 +97,8 @@ class NotifySockets:
 
 
 def _sender(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int]:
-    """Pid and user, 0 and -1 where the system does not tell; descriptors are closed."""
+    """The pid and user of a sender; 0 and -1 if the system does not tell. Closes descriptors that
+    came along."""
     found = (0, -1)
     for level, kind, content in ancillary:
         if level != socket.SOL_SOCKET:

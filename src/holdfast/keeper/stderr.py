@@ -1,7 +1,7 @@
-"""What the keeper has to complain about, in its standard error (STATE/keeper.err).
+"""The keeper's own error messages, on its standard error (STATE/keeper.err).
 
-Bounded, because a callback may fail for ever: the same fault is written less and less often,
-and the file is emptied when it has grown too large. Must never raise, not even on a full disk.
+Bounded, because a callback may fail for ever: the same message is written less and less often, and
+a file that has grown too large is emptied. Must never raise, not even on a full disk.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 FILE_LIMIT = 1 << 20
-_KNOWN_FAULTS = 64
+_MOST_COUNTED = 64
 
-_seen: dict[str, int] = {}
+_counts: dict[str, int] = {}
 
 
 def install() -> None:
-    """Every fault that reaches the loop's border is told here from now on."""
+    """Write every exception that reaches the loop here from now on."""
     sys.excepthook = on_fault
 
 
 def use(path: str) -> None:
-    """Complain in this file from now on, if it can be opened."""
+    """Use this file as standard error from now on, if it can be opened."""
     try:
         fd = open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(fd, 2)
@@ -39,10 +39,10 @@ def use(path: str) -> None:
 
 
 def say(text: str) -> None:
-    """One complaint; the same one again is told at its 2nd, 4th, 8th … time only."""
-    if text not in _seen and len(_seen) >= _KNOWN_FAULTS:
-        _seen.clear()
-    count = _seen[text] = _seen.get(text, 0) + 1
+    """Write one message. The same message is written again at its 2nd, 4th, 8th … time only."""
+    if text not in _counts and len(_counts) >= _MOST_COUNTED:
+        _counts.clear()
+    count = _counts[text] = _counts.get(text, 0) + 1
     if count & (count - 1):
         return
     again = f" (for the {count}th time)" if count > 1 else ""
@@ -51,7 +51,7 @@ def say(text: str) -> None:
 
 
 def on_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Written without the traceback module, which would stay in memory."""
+    """Write an exception without the traceback module, which would stay in memory."""
     lines = ["Traceback (most recent call last):"]
     while trace is not None:
         code = trace.tb_frame.f_code

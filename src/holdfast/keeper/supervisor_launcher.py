@@ -1,9 +1,9 @@
-"""Keeps a supervisor running: the keeper's one policy.
+"""Keeps a supervisor running: the only policy of the keeper.
 
-Launches it with one end of a link and with what it needs to be our successor (the lock, the
-claim, the token), and again when it dies: at once if it had run for a while, else with back-off,
-which begins anew with one that served. One that is replaced stands by until its successor could
-take our place. Knows nothing of what it does.
+Launches the supervisor with one end of a link and with the descriptors that it needs to take our
+place (lock, claim, token). Launches it again when it dies: at once if it had run for a while, else
+after a back-off, which starts again after a supervisor that served. A supervisor that is replaced
+stands by until the next one could take our place. Knows nothing of a supervisor's work.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from holdfast.preloading import preload
 preload()
 """
 NOFILE, OOM_SCORE = "HOLDFAST_NOFILE", "HOLDFAST_OOM_SCORE"
-"""Where it finds what the keeper was born with: it may have to become one."""
+"""Variables with the limits that the first keeper was born with; a supervisor may become one."""
 CEILING = "HOLDFAST_CEILING"
-"""Where it finds the hard limit that the first keeper gave itself (`run_marks`)."""
+"""The variable with the hard limit that the first keeper gave itself (`run_marks`)."""
 _KEPT_VARIABLES = (
     "PATH", "HOME", "TMPDIR", "USER", "LOGNAME", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH",
 )  # fmt: skip
-"""The same as the command line leaves to a keeper."""
+"""The same variables that the command line leaves to a keeper."""
 _KEPT_PREFIXES = ("XDG_", "HOLDFAST_")
 
 
@@ -62,12 +62,13 @@ def default_argv(import_path: list[str]) -> list[str]:
 
 
 def check_argv(import_path: list[str]) -> list[str]:
-    """Loads all that a supervisor of ours does, and nothing more."""
+    """A command that imports everything that a supervisor does, and then ends."""
     return [sys.executable, "-I", "-S", "-c", _CHECK.format(path=import_path)]
 
 
 def minimal_environment() -> dict[str, str]:
-    """What keeper and supervisor need; a service's environment comes with its request."""
+    """The variables that keeper and supervisor need. A service's environment comes with its
+    request."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -76,9 +77,9 @@ def minimal_environment() -> dict[str, str]:
 
 
 def _ceiling(table: Table) -> int | None:
-    """The hard limit of this keeper and of all that it starts. A fresh keeper lowers its own. One
-    that took over has it already, unless its predecessor was of a version without it: then
-    processes above any ceiling are ours too, and it would tell nothing."""
+    """The hard limit of this keeper and of all processes that it starts. A fresh keeper lowers its
+    own. A keeper that took over has it already, unless its predecessor's version had none: then
+    some of our processes are above every ceiling, and the ceiling tells nothing."""
     if not table:
         return run_marks.lower_ceiling(processes.start_time(os.getpid()))
     ceiling: int | None = table.get("ceiling")
@@ -86,11 +87,11 @@ def _ceiling(table: Table) -> int | None:
 
 
 class Launcher:
-    """How the supervisor's process is made. Needs little of the keeper, so that the first
-    one can begin to load while the keeper still does."""
+    """Creates the supervisor's process. Needs few modules of the keeper, so that the first
+    supervisor can load while the keeper still does."""
 
     def __init__(self, options: Options, shared: dict[str, int], table: Table, umask: int) -> None:
-        # With the limits that the first of us was born with.
+        # Children get the limits that the first keeper was born with.
         nofile, now = table.get("nofile"), own_process.raise_descriptor_limit()
         score = table["oom_score"] if "oom_score" in table else own_process.lower_oom_score()
         self.ceiling = _ceiling(table)
@@ -104,19 +105,19 @@ class Launcher:
         self.memory: Memory | None = None
 
     def start_early(self) -> None:
-        """Start it already; `start` hands it out. What fails now will be tried again then."""
+        """Start the first supervisor early; `start` returns it. A failure is tried again there."""
         try:
             self._early = self.start()
         except (SpawnError, OSError):
             self._early = None
 
     def abandon_early(self) -> None:
-        """There will be no keeper for it; it holds a copy of the lock."""
+        """Kill a supervisor that was started early: there is no keeper, and it holds the lock."""
         if self._early is not None:
             os.kill(self._early[0], 9)
 
     def start(self) -> tuple[int, int]:
-        """Its pid and the descriptor of our end of the link."""
+        """Start a supervisor; returns its pid and the descriptor of our end of the link."""
         if self._early is not None:
             early, self._early = self._early, None
             return early
@@ -156,7 +157,7 @@ class Launcher:
         try:
             asked = self.memory.environment(SUPERVISOR_ENVIRONMENT)
             return {str(name): str(value) for name, value in asked.items()}
-        except Exception as error:  # noqa: BLE001 - a supervisor without it is better than none
+        except Exception as error:  # noqa: BLE001 - start a supervisor without it rather than none
             stderr.say(f"the environment of the supervisor is not understood: {error}")
             return {}
 
@@ -171,7 +172,7 @@ class Launcher:
             return os.dup(self.spawner.null)
 
     def read_err(self) -> str | None:
-        """The last lines it left, for those who ask why it does not come up."""
+        """The last lines that it wrote to standard error: they may tell why it does not start."""
         try:
             with open(open_plain(self._err_path, os.O_RDONLY), "rb") as file:
                 file.seek(max(self._err_begin, os.fstat(file.fileno()).st_size - 2000))
@@ -181,8 +182,8 @@ class Launcher:
 
 
 def _pair() -> tuple[_socket.socket, _socket.socket]:
-    """The two ends of a link, with room for a burst."""
-    # `socket` around it would be loaded before the first supervisor could be.
+    """The two ends of a link, with large buffers for a burst."""
+    # The module `socket` would take time before the first supervisor is started.
     ours, theirs = _socket.socketpair()
     for sock in (ours, theirs):
         sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF, _BUFFER_SIZE)
@@ -190,7 +191,7 @@ def _pair() -> tuple[_socket.socket, _socket.socket]:
 
 
 class Supervisor:
-    """The supervisor process, whether it is there or not."""
+    """The supervisor process, which may be absent."""
 
     def __init__(
         self,
@@ -214,7 +215,7 @@ class Supervisor:
         self._has_served = False
         self._backoff: Timer | None = None
         self._due = 0.0
-        self._patience: Timer | None = None
+        self._insist_timer: Timer | None = None
         self._on_retired: Callable[[], None] | None = None
         self._standbys: set[int] = set()
         self._on_alone: Callable[[], None] | None = None
@@ -232,7 +233,7 @@ class Supervisor:
         }
 
     def launch(self) -> None:
-        """Start it now, unless it is there."""
+        """Start a supervisor now, unless there is one."""
         if self._backoff is not None:
             self._backoff.cancel()
             self._backoff = None
@@ -250,16 +251,16 @@ class Supervisor:
         self._on_link(ours)
 
     def greeted(self) -> None:
-        """It has said hello, and got what it needs to serve."""
+        """It has said hello and got its descriptors, so it can serve."""
         self._greeted = self._loop.now()
 
     def forget_failures(self) -> None:
-        """Somebody wants a new one, on purpose."""
+        """Forget earlier failures: somebody asked for a new supervisor."""
         self.failures, self.last_error = 0, None
 
     def resume(self, facts: SupervisorFacts) -> None:
-        """Continue with the supervisor of the program image before this one, until one of this
-        image replaces it; that none of the earlier could start says nothing of the new."""
+        """Go on with the supervisor of the program image before this one, until a new one replaces
+        it. Failures of earlier supervisors are forgotten: the new version may do better."""
         self.last_exit = facts["last_exit"]
         for pid in facts.get("standbys") or ():
             self.resume_standby(pid)
@@ -267,7 +268,8 @@ class Supervisor:
             self._adopt(facts["pid"])
 
     def retire(self, tell: Callable[[], None], then: Callable[[], None] | None = None) -> None:
-        """Ask it to go; it is not launched again, and `then` follows when it is gone."""
+        """Ask it to go by calling `tell`. It is not launched again. `then` is called when it is
+        gone."""
         if self._backoff is not None:
             self._backoff.cancel()
             self._backoff = None
@@ -282,7 +284,8 @@ class Supervisor:
         self._insist([15, 9])
 
     def stand_by(self) -> int | None:
-        """It has finished and waits in case we die; the next one is launched. Its pid."""
+        """It has finished, and waits in case the keeper dies. The next one can be launched. Returns
+        its pid."""
         if (pid := self.pid) is None:
             return None
         self.pid = None
@@ -297,12 +300,12 @@ class Supervisor:
         self._children.others[pid] = lambda _: self._on_standby_left(pid)
 
     def insist_on_leave(self) -> None:
-        """Those that stand by were told to go; end those that do not."""
+        """Supervisors that stand by were told to go. Kill those that do not."""
         told = [*self._standbys]
         self._loop.call_later(_RETIRE_SECONDS, lambda: self._kill_standbys(told))
 
     def when_alone(self, then: Callable[[], None]) -> None:
-        """Call back once none that stands by is left; they have nothing to lose."""
+        """Kill the supervisors that stand by, and call back when none is left."""
         self._on_alone = then
         self._kill_standbys([*self._standbys])
         self._check_alone()
@@ -321,8 +324,8 @@ class Supervisor:
             then()
 
     def hung_up(self) -> None:
-        """It closed its link: without one it is of no use."""
-        if self.pid is not None and self._patience is None:
+        """It closed its link. Without a link it is of no use, so it is ended."""
+        if self.pid is not None and self._insist_timer is None:
             self._insist([15, 9])
 
     def _adopt(self, pid: int) -> None:
@@ -331,17 +334,17 @@ class Supervisor:
         self._children.others[pid] = self._on_exit
 
     def _insist(self, signals: list[int]) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-        self._patience = self._loop.call_later(_RETIRE_SECONDS, lambda: self._press(signals))
+        if self._insist_timer is not None:
+            self._insist_timer.cancel()
+        self._insist_timer = self._loop.call_later(_RETIRE_SECONDS, lambda: self._press(signals))
 
     def _stop_insisting(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if self._insist_timer is not None:
+            self._insist_timer.cancel()
+            self._insist_timer = None
 
     def _press(self, signals: list[int]) -> None:
-        self._patience = None
+        self._insist_timer = None
         if self.pid is not None and signals:
             os.kill(self.pid, signals[0])
             self._insist(signals[1:])
@@ -377,7 +380,7 @@ class Supervisor:
 
     def _wait(self, *, has_served: bool) -> None:
         if has_served and not self._has_served:
-            # What kept others from starting is over; that this one died is another matter.
+            # Whatever kept earlier ones from starting is over. This death counts from one.
             self.failures = 0
         self._has_served = has_served
         self.failures += 1

@@ -1,7 +1,7 @@
-"""Turning into a newer keeper without letting go of anything.
+"""The keeper's upgrade: it executes a newer version of itself and keeps everything it holds.
 
-The new code is rehearsed in a child on a copy of the table first; then this process
-executes it. Whatever fails before that leaves everything as it was.
+Rehearses the new code in a child, on a copy of the table, and then executes it. A failure before
+that leaves everything as it was. The prose in `handover` explains the steps.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _REHEARSAL_SECONDS = 20.0
 
 
 class UpgradeError(Exception):
-    """The new keeper cannot take over; the old one goes on."""
+    """The new version cannot take over, and this one goes on."""
 
 
 class Upgrade:
-    """One attempt; calls back only if it failed, for success never returns."""
+    """One attempt. Calls back only if it fails; success never returns."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Upgrade:
         self._output = -1
 
     def rehearse(self) -> None:
-        """Let the new code read a copy of the table in a child of its own."""
+        """Let the new code read a copy of the table in a child."""
         keeper = self._keeper
         table_fd = handover.write(keeper.table())
         self._output, writer = os.pipe()
@@ -65,7 +65,7 @@ class Upgrade:
 
         def on_exit(status: int) -> None:
             timer.cancel()
-            # Not inside the reaping of others: the table must be whole when it is written.
+            # After the reaping of other children, so that the table is complete.
             keeper.loop.at_turn_end(lambda: self._on_rehearsed(status))
 
         keeper.children.others[pid] = on_exit
@@ -90,7 +90,7 @@ class Upgrade:
             return
         try:
             self._execute()
-        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
+        except Exception as error:  # noqa: BLE001 - a peer waits for an answer
             why = f"executing the new keeper: {type(error).__name__}: {error}"
             self._on_failure("upgrade_failed", why)
 
@@ -101,7 +101,7 @@ class Upgrade:
         fds = handover.descriptors(table)
         table_fd = handover.write(table)
         argv = [*self._prefix, self._program, *keeper.options(self._import_path)]
-        # A signal between two program images would find no handler: it waits.
+        # Between two program images no handler exists, so signals wait.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         handover.set_inheritable(fds, True)
         try:

@@ -1,10 +1,45 @@
-"""All living processes of one run: its main process and whatever that started.
+"""All living processes of one run: its main process and everything that it started.
 
-Owns the question which process belongs to which run, and signals to all of a run's
-processes. Never includes the keeper, the supervisor or another run's processes: what
-cannot be attributed is left alone as long as somebody else might own it.
+Owns the question which process belongs to which run, and signals to all of a run's processes. A
+tree never includes the keeper, the supervisor or a process of another run. A process that cannot
+be attributed is left alone as long as another run might own it. A Tree is made when its run starts
+or is adopted, and is kept until it is empty.
 
-A Tree is made when its run starts (or is adopted) and kept until it is empty.
+Why it is hard. A process may fork, start a session, drop its environment and lose its parent at any
+moment, also between two of our looks at /proc. Its pid may be given to a stranger as soon as it is
+reaped. So every fact is tied to a pid *and* a start time, and nothing is concluded from one look
+that a later look could contradict.
+
+The walk (`_walk`). The keeper is a child subreaper: when a process of a run loses its parent, it
+becomes the keeper's own child. So a run's processes are the main process, its descendants, and
+those of the keeper's children that are no main process (*orphans*) and belong to this run, with
+their descendants. The walk descends from the main process first and lists the orphans last: a
+process that loses its parent during the walk appears in the list of orphans. If nothing was found,
+the list is read again until it stays the same, because an orphan that died under our eyes may have
+left children to us after the listing. The keeper reaps nobody meanwhile, so a dead process stays
+visible as a zombie.
+
+The scan (`_scan`). An adopted process is not our child, and its orphans go to init. Then all
+processes of the machine are read once, and the run's processes are picked by the same evidence.
+
+The evidence (`_owns`), strongest first:
+
+1. It was seen in this tree before, with the same start time, or it is in the run's cgroup.
+2. It has the mark of the run, a kernel limit that every process inherits (`run_marks`).
+3. Another tree has seen it: then it is not ours.
+4. It is in the session of the main process, or in the session of a process found already.
+5. It has another run's mark: then it is not ours.
+6. Its environment names this run (`HOLDFAST_RUN_ID`). If it names another, it is not ours.
+7. It prints into the run's pipes.
+8. Nobody else can have started it (`_is_sole_candidate`); only where runs are not marked.
+
+Stopping and killing (`_signal_until_stable`). A process may fork while we send signals. A process
+with SIGSTOP or SIGKILL pending cannot fork any more, so each process is signalled *before* its
+children are listed, and the walk is repeated until it finds nobody new. To kill, everything is
+stopped first and killed afterwards.
+
+Cost. A hundred runs are often asked in a row. A *rough* question may miss orphans of the last few
+milliseconds, so that one reading of the keeper's children and one scan serve all of them.
 """
 
 from __future__ import annotations
@@ -25,7 +60,7 @@ Known = Callable[[], Collection[int]]
 
 _ANY_TIME, _NOW = 0.0, math.inf
 _LISTINGS = 10
-_PATIENCE_SECONDS = 0.03
+_LONGEST_SECONDS = 0.03
 
 _living: weakref.WeakValueDictionary[str, Tree] = weakref.WeakValueDictionary()
 _cookies: dict[int, tuple[str, str | None]] = {}
@@ -34,7 +69,7 @@ _max_marks = 4096
 
 
 class Members(dict[int, Process]):
-    """What a walk has found, by pid; each one is visited before its children are listed."""
+    """What a walk has found, by pid. Each process is visited before its children are listed."""
 
     __slots__ = ("_visit",)
 
@@ -50,7 +85,7 @@ class Members(dict[int, Process]):
 
 
 class Tree:
-    """The processes of one run, found anew at each question."""
+    """The processes of one run, looked up again at each question."""
 
     __slots__ = (
         "__weakref__", "_cgroups", "_collected_at", "_dead", "_is_main_gone", "_is_over",
@@ -85,7 +120,7 @@ class Tree:
         self._dead: set[int] = set()
         self._zombies: Collection[int] = ()
         self._stopped_before: Collection[tuple[int, str]] = ()
-        # An adopted process need not lead a session: then its number says nothing.
+        # An adopted process need not lead a session. Then a session of that number is not its own.
         self._leads_session = is_child or self._is_leader()
         _living[run_id] = self
 
@@ -96,28 +131,29 @@ class Tree:
 
     @property
     def mark(self) -> int:
-        """The soft limit of its processes (`run_marks`); computed when it is first needed."""
+        """The soft limit that marks its processes (`run_marks`), computed when first needed."""
         if not self._mark:
             self._mark = run_marks.mark_of(self.run_id)
         return self._mark
 
     @property
     def is_collected(self) -> bool:
-        """Whether its main process was reaped: from then on its pid may be another's."""
+        """Whether its main process was reaped. From then on another process may get its pid."""
         return self._collected_at < _NOW
 
     def collect(self) -> None:
         self._collected_at = time.monotonic()
 
     def identify(self) -> None:
-        """Learn the start time of a new child. When it is first needed, or at the latest before
-        its end is collected: so long nobody else can have its pid, and starts go on meanwhile."""
+        """Learn the start time of a new child. This is done when it is first needed, and before the
+        child is reaped at the latest: until then no other process can have its pid. So many starts
+        in a row need not wait for it."""
         if not self._start_time and self.is_child and not self.is_collected:
             self._start_time = host.start_time(self.pid) or ""
 
     @property
     def is_walkable(self) -> bool:
-        """Whether every orphan of this run comes to us, so that no scan is needed."""
+        """Whether every orphan of this run becomes our child, so that no scan is needed."""
         return self.is_child and own_process.is_subreaper()
 
     def is_main_alive(self) -> bool:
@@ -129,12 +165,12 @@ class Tree:
         return self._main() is not None
 
     def is_empty(self) -> bool:
-        """Whether nothing of this run is alive; once true, it stays true."""
+        """Whether no process of this run is alive. Once this is true, it stays true."""
         if self._is_over:
             return True
         if self.is_main_alive():
             return False
-        # Its orphans came to us before it was collected, and theirs come before they are.
+        # Its orphans became our children before it was reaped, so a list from after that has them.
         since = self._collected_at
         if self.is_walkable and not self._orphans(since) and not self._is_populated():
             self._end()
@@ -144,15 +180,15 @@ class Tree:
     def processes(self, is_rough: bool = False) -> list[Process]:
         """Every living process of the run, the main process first.
 
-        Rough: orphans that came within the last milliseconds may be missing, which makes
-        the question cheap when a hundred runs are asked in a row.
+        Rough: orphans of the last few milliseconds may be missing. That makes the question cheap
+        when a hundred runs are asked in a row.
         """
         found = Members(None)
         self._find(found, is_rough)
         return list(found.values())
 
     def signal(self, number: int) -> int:
-        """Send a signal to each process; how many got it."""
+        """Send a signal to each process; returns how many got it."""
         if number in (signal.SIGKILL, signal.SIGSTOP):
             return self._signal_until_stable(number)
         return self._signal_each(self.processes(), number)
@@ -162,12 +198,12 @@ class Tree:
         if self._is_main_gone:
             return False
         if self.is_child:
-            # Not reaped yet, so the number is still its own, and a session's leader leads a group.
+            # It is not reaped, so the pid is still its own; and it leads a session, and a group.
             return all(_signal_own_group(self.pid, number) for number in numbers)
         return host.send_group_signals(self.pid, self.start_time, numbers)
 
     def pause(self) -> bool:
-        """Freeze the cgroup and stop what is outside; False if there is nothing to stop."""
+        """Freeze the cgroup, and stop the processes outside it. False if no process was there."""
         processes = self.processes()
         if not self.is_paused:
             self._stopped_before = {p.identity for p in processes if p.state in "Tt"}
@@ -177,7 +213,7 @@ class Tree:
         return self.is_paused
 
     def resume(self) -> bool:
-        """Let the whole tree go on, except what had been stopped before the pause."""
+        """Let the tree go on, except for processes that were stopped before the pause."""
         self.thaw()
         asleep = [p for p in self.processes() if p.identity not in self._stopped_before]
         self.is_paused = False
@@ -185,7 +221,7 @@ class Tree:
         return self._signal_each(asleep, signal.SIGCONT) > 0
 
     def find_pause(self) -> bool:
-        """Whether it was paused before it was ours; a cgroup that is frozen is its own again."""
+        """Whether it was paused by an earlier keeper. A frozen cgroup of it is used again."""
         main, frozen = self._main(), self._cgroups.frozen(self.run_id)
         self.cgroup = frozen or self.cgroup
         self.is_paused = frozen is not None or (main is not None and main.state == "T")
@@ -197,14 +233,15 @@ class Tree:
             self._cgroups.freeze(self.cgroup, False)
 
     def kill_cgroup(self) -> frozenset[int]:
-        """SIGKILL to all inside the cgroup at once; the pids that were inside."""
+        """Send SIGKILL to the whole cgroup at once; returns the pids that were inside."""
         inside = self._pids_inside()
         if inside and self.cgroup is not None and self._cgroups.kill(self.cgroup):
             return inside
         return frozenset()
 
     def kill_each(self, spared: Collection[int] = ()) -> list[Process]:
-        """SIGKILL by identity; all are stopped first, so that nobody forks away meanwhile."""
+        """Send SIGKILL to each process by its identity. All are stopped first, so that none forks
+        meanwhile. Returns the processes that were killed."""
         self._signal_until_stable(signal.SIGSTOP)
         victims = [process for process in self.processes() if process.pid not in spared]
         self._signal_each(victims, signal.SIGKILL)
@@ -216,7 +253,7 @@ class Tree:
         main = host.process(self.pid)
         if main is None or main.start_time != self.start_time or not main.is_alive:
             self._is_main_gone = True
-            # Somebody else's process has our number: a session of that number is theirs.
+            # Another process has our pid, so a session of that number is its own.
             if main is not None and main.start_time != self.start_time:
                 self._leads_session = False
             return None
@@ -268,14 +305,14 @@ class Tree:
         if (main := self._main()) is not None:
             found.add(main)
             self._descend(found, main.pid)
-        # Last, because whoever loses its parent during the walk comes to us.
+        # Last, because a process that loses its parent during the walk becomes an orphan.
         for _ in range(_LISTINGS):
             orphans = self._orphans(_ANY_TIME if is_rough else _NOW)
-            # The youngest first: it has the least chance to have gone meanwhile.
+            # The youngest first: it is the least likely to have ended meanwhile.
             for pid in reversed(orphans):
                 if self._take_orphan(pid, found, inside):
                     self._descend(found, pid)
-            # One that died under our eyes may have left children to us after the listing.
+            # An orphan that died under our eyes may have left children to us after the listing.
             if found or not orphans or orphans == self._orphans(_NOW):
                 return
 
@@ -301,7 +338,7 @@ class Tree:
                 if pid in found:
                     continue
                 process = host.process(pid)
-                # Another parent means that the number was recycled since the listing.
+                # Another parent means that the pid was given to another process since the listing.
                 if process is None or not process.is_alive or process.ppid != parent:
                     self._dead.add(pid)
                     continue
@@ -322,15 +359,15 @@ class Tree:
         if any(process.session == orphan.session for process in found.values()):
             return True
         if mark is not None:
-            return False  # another run's, or one of a Holdfast that runs inside a service
+            return False  # of another run, or of a Holdfast inside a service
         cookie = host.run_id_of(orphan.pid)
         if cookie is not None:
             return cookie == self.run_id
         return _prints_to(orphan.pid, self.parts) or self._is_sole_candidate(orphan, others)
 
     def _is_sole_candidate(self, orphan: Process, others: Collection[Tree]) -> bool:
-        """Whether an orphan without any mark can have come from no other run than this. Never where
-        every run is marked: the orphan took its mark off on purpose, and may be of any."""
+        """Whether an orphan without any evidence can only have come from this run. Never true where
+        all runs are marked: then the orphan removed its mark on purpose, and may be of any run."""
         if run_marks.marks_all():
             return False
         born = int(orphan.start_time)
@@ -345,7 +382,7 @@ class Tree:
         return True
 
     def _scan(self, found: Members, inside: frozenset[int], is_rough: bool) -> None:
-        """Look at every process of the machine: for runs whose orphans go to init."""
+        """Look at every process of the machine, for a run whose orphans go to init."""
         everybody = {process.pid: process for process in host.all_processes(is_rough)}
         _forget_cookies(everybody)
         if (main := self._main()) is not None:
@@ -381,11 +418,9 @@ class Tree:
     def _signal_until_stable(
         self, number: int, spared: Callable[[], Collection[int]] = tuple
     ) -> int:
-        """Send a signal to each process as it is found, until a walk finds nobody new.
-
-        A process that has SIGSTOP or SIGKILL pending cannot fork any more, so its children
-        are listed for good. One that died since the last walk may have left a child that
-        was overlooked. Gives up after a moment: the keeper must not be kept from reaping.
+        """Send a signal to each process as it is found, until a walk finds no new one. Returns how
+        many got it. Also repeats the walk if a process died since the last one, which may have left
+        a child. Gives up after a moment, because the keeper has to reap.
         """
         reached: set[tuple[int, str]] = set()
         left_out: Collection[int] = ()
@@ -397,7 +432,7 @@ class Tree:
                 reached.add(process.identity)
                 count += host.send_signal(process.pid, process.start_time, number)
 
-        until = time.monotonic() + _PATIENCE_SECONDS
+        until = time.monotonic() + _LONGEST_SECONDS
         self._dead = set()
         dead: set[int] | None = None
         before = -1
@@ -405,7 +440,7 @@ class Tree:
             if dead is not None and time.monotonic() > until:
                 break
             before = len(reached)
-            # Nothing is reaped meanwhile, so who is dead stays dead and listed.
+            # Nothing is reaped meanwhile, so a dead process stays listed as a zombie.
             dead = self._zombies = self._dead
             left_out = spared()
             self._find(Members(reach))
@@ -414,7 +449,7 @@ class Tree:
 
 
 def is_owned(orphan: Process, trees: Collection[Tree]) -> bool:
-    """Whether one of these runs owns an orphan; the same evidence as in `Tree`, without a walk."""
+    """Whether one of these runs owns an orphan: the evidence of `Tree`, without a walk."""
     mark = mark_of(orphan)
     for tree in trees:
         if mark == tree.mark or tree._seen.get(orphan.pid) == orphan.start_time:
@@ -441,12 +476,12 @@ def _signal_own_group(pid: int, number: int) -> bool:
 
 
 def _cookie_of(process: Process) -> str | None:
-    """The run id in a process's environment, remembered: scans are repeated."""
+    """The run id in a process's environment. Remembered, because scans are repeated."""
     start_time, cookie = _cookies.get(process.pid, ("", None))
     if start_time != process.start_time:
-        # Session 0: a kernel thread, which will never have an environment.
-        patience = 0.001 if process.session else 0
-        cookie, is_final = host.find_run_id(process.pid, patience)
+        # Session 0 is a kernel thread, which never has an environment.
+        seconds = 0.001 if process.session else 0
+        cookie, is_final = host.find_run_id(process.pid, seconds)
         if is_final or not process.session:
             _cookies[process.pid] = (process.start_time, cookie)
     return cookie
@@ -461,12 +496,12 @@ def _forget_cookies(everybody: dict[int, Process]) -> None:
 
 
 def shows_run(process: Process) -> bool:
-    """Whether a process tells of itself which run it is of."""
+    """Whether a process itself tells which run it belongs to."""
     return mark_of(process) is not None or host.run_id_of(process.pid) is not None
 
 
 def mark_of(process: Process) -> int | None:
-    """The run's mark that a process was born with, if any. Remembered at the first look."""
+    """The mark of a run that a process was born with, if any; remembered at the first look."""
     start_time, mark = _marks.get(process.pid, ("", None))
     if start_time != process.start_time:
         if len(_marks) >= _max_marks:
@@ -492,7 +527,7 @@ _last_orphans = _OrphanReading()
 
 
 def _orphans_since(moment: float, known: Known) -> list[int]:
-    """As they were a few milliseconds ago at most, and not before that moment."""
+    """The orphans, read a few milliseconds ago at most, and not before that moment."""
     now = time.monotonic()
     if (
         _last_orphans.at < moment
@@ -505,8 +540,8 @@ def _orphans_since(moment: float, known: Known) -> list[int]:
 
 
 def _prints_to(pid: int, parts: Mapping[str, int]) -> bool:
-    """Whether standard output or error of the process is a pipe of which we have the other end.
-    No, where that cannot be told."""
+    """Whether the process prints into a pipe of which we have the other end. No new environment and
+    no new session takes this evidence away. False if it cannot be read."""
     try:
         ours = [os.fstat(parts[name]) for name in ("out", "err") if name in parts]
     except OSError:
@@ -519,4 +554,4 @@ def _is_at(pid: int, number: int, ours: list[os.stat_result]) -> bool:
         theirs = os.stat(f"/proc/{pid}/fd/{number}")
     except OSError:
         return False
-    return any(os.path.samestat(theirs, it) for it in ours)
+    return any(os.path.samestat(theirs, pipe) for pipe in ours)

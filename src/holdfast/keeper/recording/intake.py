@@ -1,10 +1,44 @@
-"""Moves bytes from a run's pipe or terminal into its log: splice where the kernel can,
-read and write elsewhere; larger pipes on demand; a short rest where chunks are small.
+"""Moves bytes from a run's pipe or terminal into its log.
 
-Owns how bytes are taken, never where they go: that is the recorder's. It must not block,
-and takes a bounded number of bytes at a time, so that one flood cannot starve the rest.
-A terminal's bytes pass through a pipe (its transit), because bytes that are only in our
-memory would be lost if we were killed.
+Owns how bytes are taken; where they go is the recorder's affair. It must not block. It takes at
+most TURN_BYTES of a stream in one turn of the loop, so that one flood cannot starve the others.
+
+How bytes move. On Linux, `splice` moves them from the pipe into the file inside the kernel.
+Elsewhere they are read and written. A terminal cannot be spliced into a file, so its bytes first
+go into a pipe of our own (its *transit*) and from there into the file. Bytes must never wait in
+our memory: they would be lost if we were killed. A pipe outlives us, because the supervisor holds
+a copy of it. For the same reason `_peek` looks for a first byte without taking it while the log
+has no files yet.
+
+Why the pace matters. Every chunk costs the same, however small it is: a wake-up, a splice, and a
+record of the index. A program that prints many short lines would wake the keeper for each of them.
+So the intake waits a little and takes more at once. It must not wait too long: a full pipe blocks
+the program, and a line that is not taken is not visible to readers.
+
+The control law. After each chunk, `_consider_rest` looks at its size and at the time since the
+chunk before:
+
+1. The chunk filled three quarters of the pipe or more: the writer is faster than we are. Enlarge
+   the pipe (`_grow`): 64 KiB, then 256 KiB, then 1 MiB.
+2. The chunk came more than a millisecond after the one before, or it filled a quarter of the pipe,
+   or the other stream of the run printed in between: this is no stream of small chunks. Go on as
+   before.
+3. At this pace, the largest pipe would be half full within a millisecond. A timer of the loop is
+   too coarse for that, so the whole loop *breathes*: it sleeps for 0.1 ms at the end of the turn,
+   once for all streams that ask for it.
+4. Four small chunks came in a row. Enlarge the pipe as far as possible. If it has 256 KiB or more
+   then, stop watching it and take what has gathered after one millisecond (a *rest*). The rest is
+   repeated as long as less than half of the pipe fills meanwhile. A pipe that filled up made its
+   writer wait, so the stream is watched again; it may rest again after its next small chunk.
+
+A stream that rests must not change the order of output. When the other stream of the run has
+something to say, the resting one is woken first (`wake`), because its bytes are older.
+
+Larger pipes count against an allowance of the user. Beyond it the kernel gives every program of
+that user pipes of 8 KiB, so all our pipes together take at most half of it (`PipeAccount`).
+
+When the log refuses bytes (a full disk), they are read, thrown away and counted as a gap
+(`_discard`), so that no service ever blocks because of its log.
 """
 
 from __future__ import annotations
@@ -44,8 +78,7 @@ _SPLICE_FLAGS = 1 | 2  # SPLICE_F_MOVE | SPLICE_F_NONBLOCK
 
 
 class PipeAccount:
-    """What our pipes take of the user's allowance: never more than half of it, because
-    beyond it every new pipe of every program of that user shrinks to 8 KiB."""
+    """How much of the user's allowance our pipes take: never more than half of it."""
 
     def __init__(self) -> None:
         self._allowance: int | None = None
@@ -75,7 +108,7 @@ _null_fd = -1
 
 
 def _null() -> int:
-    """Where to discard to; -1 if even that cannot be opened."""
+    """A descriptor to discard bytes to; -1 if even that cannot be opened."""
     global _null_fd
     if _null_fd < 0:
         try:
@@ -89,8 +122,8 @@ _is_breath_due = False
 
 
 def _breathe(loop: Loop) -> None:
-    """Let pipes fill for a moment at the end of this turn: once, however many ask. The
-    selector cannot wait for less than a millisecond, in which a fast writer fills any pipe."""
+    """Sleep for a moment at the end of this turn, once for all streams that ask. The selector
+    cannot wait for less than a millisecond, and a fast writer fills any pipe in that time."""
     global _is_breath_due
     if not _is_breath_due:
         _is_breath_due = True
@@ -149,7 +182,7 @@ class Source:
         self._pipe_size = 0
         os.set_blocking(fd, False)
         if transit is not None:
-            # A predecessor may have left bytes in it.
+            # A keeper before us may have left bytes in it.
             loop.call_later(0, self._on_ready)
         elif self._can_splice:
             try:
@@ -160,8 +193,8 @@ class Source:
         loop.watch(fd, self._on_ready)
 
     def drain(self, limit_bytes: int) -> int:
-        """Take what is there now, until nothing is left, the end, or the limit; returns
-        the bytes taken. At the end on_eof is called from here."""
+        """Take bytes until none are left, the stream ends, or the limit is reached. Returns how
+        many were taken. Calls `on_eof` if the stream ends."""
         taken = 0
         while self.is_open and taken < limit_bytes:
             count = self._take(min(TURN_BYTES, limit_bytes - taken))
@@ -174,7 +207,7 @@ class Source:
         return taken
 
     def detach(self) -> None:
-        """Stop taking; the descriptor stays open, on_eof will not be called."""
+        """Stop taking. The descriptor stays open, and `on_eof` will not be called."""
         if not self.is_open:
             return
         self.is_open = False
@@ -186,8 +219,8 @@ class Source:
         self._recorder.on_detached(self)
 
     def wake(self) -> None:
-        """End a rest early, because the other stream has something to say: what was
-        printed here before must be recorded before it."""
+        """End a rest early, because the other stream of the run has something to say. Bytes that
+        wait here were printed before and must be recorded before."""
         self._stop_resting()
         count = self._take(TURN_BYTES)
         if count == END:
@@ -215,8 +248,8 @@ class Source:
             self._end()
 
     def _consider_rest(self, count: int) -> None:
-        """Fewer, larger chunks for the same bytes: a rest of this stream, if at its pace the
-        largest pipe would be less than half full after it; else a breath of the whole loop."""
+        """Rest, or let the loop breathe, if this stream comes in small chunks. The prose at the
+        head of this module explains the rule."""
         now = time.monotonic_ns()
         passed = now - self._last_taken
         is_in_a_row = passed < PAUSE_NANOSECONDS
@@ -241,12 +274,12 @@ class Source:
 
     def _on_rested(self) -> None:
         count = self._take(TURN_BYTES)
-        # A pipe that filled up meanwhile has made its writer wait: no rest then.
+        # A pipe that filled up meanwhile made its writer wait: then do not rest.
         if 0 < count < self._pipe_size // 2:
             self._rest = self._loop.call_later(REST_SECONDS, self._on_rested)
             return
         self._stop_resting()
-        # But the next one soon, if that was a matter of the moment.
+        # One more small chunk, and the stream may rest again.
         self._small_chunks = SMALL_IN_A_ROW - 1 if count > 0 else 0
         self._last_taken = time.monotonic_ns()
         if count == END:
@@ -262,7 +295,7 @@ class Source:
             self._recorder.resting = None
 
     def _grow(self) -> bool:
-        """The next larger pipe; a refusal is an answer."""
+        """Enlarge the pipe by one step; False if it is the largest or the kernel refuses."""
         for size in PIPE_SIZES:
             if size > self._pipe_size:
                 break
@@ -284,13 +317,13 @@ class Source:
         self._on_eof()
 
     def _take(self, limit: int) -> int:
-        """Move up to `limit` bytes into the log; NOTHING when none are there, END at the
-        end. What the log refuses is read and counted, so that no service ever blocks."""
+        """Move up to `limit` bytes into the log. Returns their number, NOTHING if none are there,
+        END at the end. Bytes that the log refuses are thrown away and counted."""
         recorder = self._recorder
         if not recorder.is_open and (there := self._peek()) <= 0:
             return there
         while True:
-            # May open the next segment, so it comes before the descriptor is named.
+            # This may open the next segment, so it comes before the file is chosen.
             room = recorder.room()
             if not room:
                 return self._discard(limit)
@@ -313,7 +346,7 @@ class Source:
             return count
 
     def _source(self) -> int:
-        """Where to splice from; a terminal's bytes are moved into its transit first."""
+        """The descriptor to splice from. A terminal's bytes are moved into its transit first."""
         if self._transit is None:
             return self.fd
         try:
@@ -324,13 +357,13 @@ class Source:
         except OSError as error:
             if error.errno == errno.EINVAL:
                 raise
-            # A terminal whose other side is closed says EIO for end of file.
+            # A terminal reports EIO when its other side is closed.
             self._has_ended = True
         return self._transit
 
     def _peek(self) -> int:
-        """Is there a first byte to make files for? Nothing is taken: bytes that are only
-        in our memory while files are made would be lost if we were killed."""
+        """Look for a byte without taking it: 1 if there is one, else NOTHING or END. Bytes in our
+        memory would be lost if we were killed while the files are made."""
         if not _CAN_SPLICE:
             return 1
         poll = select.poll()
@@ -383,7 +416,7 @@ class Source:
         try:
             return os.read(self.fd, limit)
         except OSError as error:
-            # A terminal whose other side is closed says EIO for end of file.
+            # A terminal reports EIO when its other side is closed.
             if error.errno in (errno.EIO, errno.EBADF):
                 return b""
             raise

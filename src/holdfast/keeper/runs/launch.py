@@ -1,5 +1,7 @@
-"""What is to be started: a program, its surroundings and its restrictions, checked before
-anything is made. A request that cannot be met is a SpawnError that names the stage.
+"""A program to be started, with its environment and its restrictions.
+
+Checks them before anything is created. A request that cannot be met is a SpawnError that names the
+stage. Starts nothing.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ if TYPE_CHECKING:
 
 
 LONGEST_STRING = 32 * os.sysconf("SC_PAGE_SIZE")
-"""Bytes of one argument or variable with its end, on Linux."""
+"""Most bytes of one argument or variable, with the byte at its end, on Linux."""
 MOST_BYTES = 6 << 20
-"""Bytes of all of them, however large the stack may be."""
+"""Most bytes of all of them together, however large the stack may be."""
 _POINTER = 8
 
 
 class SpawnError(Exception):
-    """A process could not be made: at which stage, and why."""
+    """A process could not be created: the stage, and the reason."""
 
     def __init__(self, stage: str, number: int, message: str) -> None:
         super().__init__(message)
@@ -41,11 +43,13 @@ def failure(stage: str, doing: str, number: int, why: str = "") -> SpawnError:
 
 
 def excess_of(launch: Launch) -> str:
-    """Why the system refuses arguments and environment as too long: the one string that is longer
-    than any may be, or the sum of all. Names and sizes only, because values may be secrets."""
-    sizes = {f"the variable {name}": _bytes_of(f"{name}={it}") for name, it in launch.env.items()}
-    sizes.update((f"argument {place}", _bytes_of(it)) for place, it in enumerate(launch.argv))
-    longest = max(sizes, key=lambda it: sizes[it])
+    """Why the system refuses arguments and environment as too long: one string is too long, or all
+    of them together are. Tells names and sizes only, because values may be secrets."""
+    sizes = {
+        f"the variable {name}": _bytes_of(f"{name}={text}") for name, text in launch.env.items()
+    }
+    sizes.update((f"argument {place}", _bytes_of(text)) for place, text in enumerate(launch.argv))
+    longest = max(sizes, key=lambda name: sizes[name])
     told = f"{longest} has {sizes[longest]:,} bytes"
     if sys.platform == "linux" and sizes[longest] >= LONGEST_STRING:
         return f"{told}; one string may have at most {LONGEST_STRING - 1:,}"
@@ -60,7 +64,7 @@ def _bytes_of(text: str) -> int:
 
 
 class User:
-    """Who a process shall be, looked up before anything is started."""
+    """The user that a process is to run as, looked up before anything is started."""
 
     __slots__ = ("gid", "is_known", "name", "uid")
 
@@ -82,7 +86,7 @@ class User:
         self.gid = _group_id(group, text) if group else entry.pw_gid
 
     def become(self) -> None:
-        """Take over this identity; only its groups are left."""
+        """Change to this user, with the groups of this user only."""
         if self.is_known:
             os.initgroups(self.name, self.gid)
         else:
@@ -129,24 +133,25 @@ class Launch:
         self.stdio = stdio
         self.slave = slave
         self.beneath: str | None = None
-        """The folder that `cwd` must lie below, wherever links lead."""
+        """The folder that `cwd` must lie below after all links are followed."""
         self.user: User | None = None
         self.rlimits: dict[int, Limits] = {}
         self.cgroup: str | None = None
-        """To be entered before the program is executed: it has limits."""
+        """A cgroup with limits, entered before the program is executed."""
         self.confine: Confinement | None = None
-        """Paths that it may `read`, and that it may `write`, and no others; and folders that are
-        `open` for it, by the variable that tells where."""
+        """The only paths that it may `read` and `write`, and folders that are `open` for it, by the
+        variable that tells their place."""
         self.umask: int | None = None
         self.nice: int | None = None
         self.passed: list[tuple[str, int]] = []
         self.ready: tuple[int, int] | None = None
-        """The number that the program finds a descriptor at, to say that it is ready."""
+        """A descriptor over which it can say that it is ready: the number at which the program
+        finds it, and ours."""
         self.keeps_high_limits = False
         self.mark: int | None = None
-        """Of its run (`run_marks`)."""
+        """The mark of its run (`run_marks`)."""
         self.nofile: Limits | None = None
-        """To be set last: until then, descriptors beyond it may be needed."""
+        """The limit of descriptors, set last: until then more may be needed."""
 
     def restrict(self, request: SpawnRequest) -> None:
         """Take user, limits, umask, niceness and confinement from a request."""

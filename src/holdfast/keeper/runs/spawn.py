@@ -1,8 +1,8 @@
 """The only place that creates a process, in stages that have names.
 
-`posix_spawn` where it can do the job, `fork` with a stage pipe where a user, limits or
-passed sockets are asked for. Never returns a half-made process: either a pid whose program
-runs, or a SpawnError that says at which stage it failed.
+Uses `posix_spawn` where it can do the job, and `fork` with a pipe for the failing stage where a
+user, limits or passed sockets are asked for. Never returns a half-made process: the result is the
+pid of a program that runs, or a SpawnError that names the stage that failed.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
     from holdfast.keeper.runs.launch import Launch, Limits
 else:
-    # Without the enumerations around it, which the first supervisor would have to wait for.
+    # The module `signal` makes enumerations, and the first supervisor would have to wait for it.
     import _signal as signal
 
-# A signal that the keeper ignores would be ignored by everything it starts.
+# A child would ignore every signal that the keeper ignores, so these are reset.
 _DEFAULTED = sorted(
     {*range(1, signal.SIGUSR2 + 20)} & signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 )
 
 
 class Spawner:
-    """Starts programs with the limits that the keeper itself was born with."""
+    """Starts programs with the limits that the first keeper was born with."""
 
     def __init__(
         self, nofile: Limits | None = None, oom_score: int | None = None, umask: int = 0o022
@@ -46,19 +46,18 @@ class Spawner:
             self._own_oom_score = os.read(self._oom_fd, 16)
         self.null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._unmarked = run_marks.own() if run_marks.can_mark() else None
-        self._only_forks = False
 
     def spawn(self, launch: Launch) -> int:
-        """The pid of a program that has been executed; SpawnError otherwise."""
+        """Start a program; returns its pid once it is executed, or raises SpawnError."""
         if not launch.argv or not launch.argv[0]:
             raise failure("exec", "running the command", errno.EINVAL, "it is empty")
         high = resource.getrlimit(resource.RLIMIT_NOFILE)
         lowers = high != self.nofile and not launch.keeps_high_limits
-        # A descriptor beyond the service's limit cannot be spawned with: the C library says EBADF.
+        # posix_spawn refuses a descriptor beyond the new limit with EBADF.
         is_beyond = lowers and max(launch.stdio or (0,)) >= self.nofile[0]
-        forks = launch.needs_fork or self._only_forks or is_beyond
+        forks = launch.needs_fork or is_beyond
         if forks and lowers:
-            # The child lowers it as its last step: before, it needs descriptors itself.
+            # The child lowers the limit as its last step: it needs descriptors before.
             lowers, launch.nofile = False, self.nofile
         own_umask = os.umask(self.umask)
         unmarked = self._unmarked if launch.mark is not None else None
@@ -70,9 +69,6 @@ class Spawner:
             if self._oom_fd >= 0:
                 os.pwrite(self._oom_fd, b"%d" % (self.oom_score or 0), 0)
             return _fork(launch) if forks else _posix_spawn(launch)
-        except NotImplementedError:
-            # A Python that was built for macOS before 10.15 cannot spawn into a session.
-            self._only_forks = True
         finally:
             os.umask(own_umask)
             if unmarked is not None:
@@ -81,18 +77,17 @@ class Spawner:
                 os.pwrite(self._oom_fd, self._own_oom_score, 0)
             if lowers:
                 resource.setrlimit(resource.RLIMIT_NOFILE, high)
-        return self.spawn(launch)
 
     def _set_mark(self, limits: Limits) -> None:
         try:
             resource.setrlimit(run_marks.RLIMIT, limits)
         except (OSError, ValueError):
-            # Somebody lowered our own hard limit: better an unmarked run than none.
+            # Our own hard limit was lowered. An unmarked run is better than none.
             self._unmarked = None
 
 
 def find_program(name: str, env: dict[str, str]) -> str:
-    """The file to execute, looked up in the PATH of the process to be."""
+    """The file to execute, found in the PATH of the new process."""
     if "/" in name:
         return name
     places = [f"{folder or '.'}/{name}" for folder in env.get("PATH", os.defpath).split(":")]
@@ -109,7 +104,7 @@ def _posix_spawn(launch: Launch) -> int:
         program = find_program(launch.argv[0], launch.env)
         actions: list[tuple[Any, ...]] = []
         if launch.slave is not None:
-            # Opened by a session leader without a terminal, it becomes its controlling one.
+            # A session leader without a terminal gets the first one it opens as its own.
             actions.append((os.POSIX_SPAWN_OPEN, 0, os.ttyname(launch.slave), os.O_RDWR, 0))
             actions += [(os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
         elif launch.stdio is not None:
@@ -135,7 +130,7 @@ def _fork(launch: Launch) -> int:
     if launch.confine is not None:
         from holdfast.system import landlock
 
-        landlock.version()  # loads here, once, what every confined child needs
+        landlock.version()  # loads what every confined child needs, once
     reader, writer = os.pipe()
     everything = signal.valid_signals()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, everything)
@@ -162,7 +157,7 @@ def _fork(launch: Launch) -> int:
 
 
 def _become(launch: Launch, writer: int) -> NoReturn:
-    """In the child: walk through the stages; report the one that fails and end."""
+    """In the child: go through the stages, report the one that fails, and end."""
     stage, doing = "session", "starting a session"
     try:
         writer = _lift(writer, max(_targets(launch)) + 1)
@@ -182,7 +177,7 @@ def _become(launch: Launch, writer: int) -> NoReturn:
     except OSError as error:
         why = _why(launch, error) if stage == "exec" else error.strerror
         _report(writer, stage, error.errno or 0, f"{doing}: {why or error}")
-    except BaseException as error:  # noqa: BLE001 - nothing may escape into a second keeper
+    except BaseException as error:  # noqa: BLE001 - a child must never go on as a second keeper
         _report(writer, stage, errno.EINVAL, f"{doing}: {error}")
     finally:
         os._exit(127)
@@ -208,7 +203,7 @@ def _connect(launch: Launch) -> None:
     sources = list(launch.stdio or (0, 1, 2)) + [fd for _, fd in launch.passed]
     if launch.ready is not None:
         sources.append(launch.ready[1])
-    # Copies above every target first: a source may be the number of another's target.
+    # Make copies above every target first: a source may have the number of another target.
     targets = _targets(launch)
     lifted = [_lift(fd, max(targets) + 1) for fd in sources]
     for target, fd in zip(targets, lifted, strict=True):
@@ -247,9 +242,9 @@ def _limit(launch: Launch) -> None:
 
 
 def _within_ceiling(pair: Limits) -> Limits:
-    """The asked limits, as far as the keeper's own hard limit allows them."""
+    """The limits that were asked for, at most the keeper's own hard limit."""
     ceiling = resource.getrlimit(run_marks.RLIMIT)[1]
-    soft, hard = (ceiling if it == resource.RLIM_INFINITY else it for it in pair)
+    soft, hard = (ceiling if limit == resource.RLIM_INFINITY else limit for limit in pair)
     if ceiling == resource.RLIM_INFINITY:
         return pair
     return min(soft, ceiling), min(hard, ceiling)
@@ -265,7 +260,7 @@ def _confine(launch: Launch) -> None:
         return
     from holdfast.system import landlock
 
-    # Opened first: who is confined does not reach the descriptors of another process.
+    # Opened first: a confined process does not reach the descriptors of another one.
     for name, path in (launch.confine.get("open") or {}).items():
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         os.set_inheritable(folder, True)
@@ -282,7 +277,7 @@ def _execute(launch: Launch) -> None:
 
 
 def _change_directory(launch: Launch) -> None:
-    """What is asked is where one is afterwards: no link can be swapped in between."""
+    """Enter the directory, and check afterwards where we are: no link can be swapped in between."""
     os.chdir(launch.cwd)
     if launch.beneath is not None:
         here = os.getcwd()
