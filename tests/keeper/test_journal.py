@@ -106,7 +106,7 @@ def test_waits_for_the_file(tmp_path: Path) -> None:
     assert _names(journal) == ["b"]
     path.parent.mkdir()
     Journal(str(path)).add([_ended("a"), _ended("old"), _ended("c")])
-    journal.mend()
+    journal.retry()
     assert journal.is_settled
     assert _names(journal) == _names(Journal(str(path))) == ["old", "b"]
 
@@ -125,7 +125,7 @@ def test_handed_over_in_memory(tmp_path: Path) -> None:
     second = Journal(missing, inherited=journal.state(), may_wait=True)
     assert _names(second) == ["a"]
     os.mkdir(tmp_path / "nowhere")
-    second.mend()
+    second.retry()
     assert _names(Journal(missing)) == ["a"]
 
 
@@ -137,5 +137,5 @@ def test_a_name_in_any_script_is_handed_over(tmp_path: Path) -> None:
     state = lean_json.loads(lean_json.encoded(journal.state()))
     second = Journal(missing, inherited=state, may_wait=True)
     os.mkdir(tmp_path / "nowhere")
-    second.mend()
+    second.retry()
     assert _names(Journal(missing)) == ["größe-\udcff", "größe"]

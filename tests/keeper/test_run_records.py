@@ -141,9 +141,9 @@ def test_a_disk_that_refuses_costs_no_start(tmp_path: Path) -> None:
     records.began(runs["run-1"])
     assert refused
     with pytest.raises(OSError, match="No such file"):
-        records.mend()
+        records.retry()
     path.parent.mkdir()
-    records.mend()
+    records.retry()
     assert [line["run"]["run_id"] for line in lines(path)] == ["run-1"]
     path.unlink()
     records.renew()
@@ -243,7 +243,7 @@ def test_a_pipe_in_its_place_is_never_written_to(tmp_path: Path) -> None:
     os.mkfifo(path)
     records = RunRecords(str(path), {}, is_inherited=True, on_refused=lambda: refused.append(True))
     assert refused
-    records.mend()
+    records.retry()
     assert path.is_file()
     records.close()
 

@@ -122,7 +122,7 @@ class Keeper:
                 runs,
                 is_inherited="journal" in table,
                 on_refused=lambda: self._retry.later(
-                    "writing runs.jsonl", lambda: self.children.records.mend()
+                    "writing runs.jsonl", lambda: self.children.records.retry()
                 ),
             ),
         )
@@ -215,7 +215,7 @@ class Keeper:
                 self.retire_and_relaunch()
 
     def _retry_journal(self) -> None:
-        self.journal.mend()
+        self.journal.retry()
         if not self.journal.is_settled:
             raise OSError("the file refuses, the exits wait in memory")
 

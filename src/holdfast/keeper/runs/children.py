@@ -1,7 +1,7 @@
-"""Every run the keeper is responsible for: how it begins, or is taken over, and lives.
+"""All runs of the keeper: how they begin, are taken over, and live.
 
-Owns the table of runs; how they end is the affair of `departures`. Decides nothing about
-restarts, and works the same with no supervisor there.
+Owns the table of runs; `exits` ends them. Decides nothing about restarts, and works the same while
+no supervisor is there.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Children:
     ) -> None:
         self.runs: dict[str, Run] = {}
         self.records = new_records(self.runs)
-        # Direct children that are no run's: the supervisor, a rehearsal of an upgrade.
+        # Direct children that are no runs: the supervisor, a rehearsal of an upgrade.
         self.others: dict[int, Callable[[int], None]] = {}
         self.has_supervisor = False
         self.by_pid: dict[int, Run] = {}
@@ -139,7 +139,7 @@ class Children:
         return fd
 
     def _begin(self, asked: Origin, pid: int, parts: dict[str, int]) -> Run:
-        """Make a process that was just created a run."""
+        """Make a run of a process that was just created."""
         try:
             run = self._make(asked, pid, "", is_child=True)
         except BaseException:
@@ -159,13 +159,13 @@ class Children:
         return run
 
     def identify(self) -> None:
-        """Learn the start times of new children, while they are sure to have their pids."""
+        """Learn the start times of new children before they are reaped."""
         for run in self._new:
             run.tree.identify()
         self._new.clear()
 
     def _undo(self, run_id: str, pid: int) -> None:
-        """Something failed when the process was there already: nobody would know of it."""
+        """Kill a process whose run could not be set up: nobody would know of it."""
         run = self.runs.get(run_id)
         if run is not None:
             self.exits.begin(run, signal.SIGKILL, 0.0)
@@ -173,11 +173,11 @@ class Children:
             processes.send_group_signals(pid, processes.start_time(pid) or "", (signal.SIGKILL,))
 
     def adopt(self, request: AdoptRequest, pid: int, start_time: str, parts: dict[str, int]) -> Run:
-        """Take care of a process that somebody else started; its identity is verified."""
+        """Take over a process that somebody else started. Its identity was verified."""
         asked = {"age": processes.age_of(start_time), **request, "adopted": True}
         run = self._make(asked, pid, start_time, is_child=False)
         self._equip(run, parts, processes.pidfd_open(pid))
-        # Of a run that outlived its keeper, the log has a beginning already.
+        # The log of a run that outlived its keeper goes on.
         self._record(run, None, is_recovery=bool(asked.get("reopen")))
         self._watch_foreign(run)
         run.is_paused = run.tree.find_pause()
@@ -188,26 +188,26 @@ class Children:
         return run
 
     def ended_unseen(self) -> list[RunRecord]:
-        """Runs that ended while their keeper died: no process lives, and no exit is known."""
-        return [it for it in self.records.ended() if it["run_id"] not in self._journal]
+        """Runs that ended while their keeper was dead: no process lives, and no exit is known."""
+        return [record for record in self.records.ended() if record["run_id"] not in self._journal]
 
     def restore(self, facts: Origin, log_state: dict[str, int] | None) -> Run:
-        """Continue a run of an earlier keeper, with the descriptors it left."""
+        """Go on with a run of an earlier keeper, with the descriptors that it left."""
         is_child = bool(facts.get("is_child"))
-        # The journal knows of exits that were not announced before the keeper died.
+        # The journal has exits that the dead keeper wrote and did not announce.
         facts = {**facts, "exit": facts.get("exit") or self._journal.get(facts["run_id"])}
         run = self._make(facts, int(facts["pid"]), facts["start_time"], is_child=is_child)
         parts = {name: int(fd) for name, fd in facts["parts"].items()}
         pidfd = parts.pop("pidfd", None)
         if run.kind == "task":
-            # Whoever was to read a task's output is gone with the supervisor that asked for it.
+            # The supervisor that wanted to read the output of this task is gone.
             for fd in parts.values():
                 os.close(fd)
             parts = {}
         if pidfd is None and not is_child and processes.start_time(run.pid) == run.start_time:
             pidfd = processes.pidfd_open(run.pid)
             if run.kind == "service" and not parts:
-                # There were no spares for it; it must not wait for ever for somebody to read.
+                # There were no spares of its pipes. Somebody must read them, or it would block.
                 parts = reopen(run.pid)
         self._equip(run, parts, pidfd)
         run.exit = facts["exit"]
@@ -261,7 +261,7 @@ class Children:
         return {*self.by_pid, *self.others}
 
     def _equip(self, run: Run, parts: dict[str, int], pidfd: int | None) -> None:
-        # A child's death is told by SIGCHLD; every descriptor more makes each spawn dearer.
+        # A child needs no pidfd: SIGCHLD tells its death, and every descriptor slows down spawns.
         run.parts = run.tree.parts = dict(parts)
         if pidfd is not None:
             run.parts["pidfd"] = pidfd
@@ -298,7 +298,7 @@ class Children:
                 run.sources.append(source)
 
     def _on_output_end(self, run: Run, part: str) -> None:
-        # A terminal's master stays: closing it would hang up on whoever opens it again.
+        # The master of a terminal stays open: closing it would hang up the next process there.
         if part != "terminal" and part in run.parts:
             os.close(run.parts.pop(part))
 
@@ -336,7 +336,7 @@ class Children:
                 run.lease.arm()
 
     def supervisor_present(self, is_present: bool) -> None:
-        """Sessions' leases count only while a supervisor could renew them."""
+        """Let the leases of sessions run only while a supervisor could renew them."""
         self.has_supervisor = is_present
         for run in self.runs.values():
             if run.lease is not None and run.lease.kind == "session":
@@ -350,5 +350,5 @@ class Children:
         self.exits.end(run, run.stop["signal"], run.stop["grace"])
 
     def table(self) -> list[RunEntry]:
-        """Every run as a successor needs it."""
+        """Every run as an entry of a handover's table."""
         return [run.entry() for run in self.runs.values()]

@@ -1,9 +1,10 @@
-"""How many descriptors runs may take of those that the keeper may have open.
+"""The budget of descriptors: how many runs the keeper can hold.
 
-Only a run that a successor could go on with is started. Beside the pipes or the terminal that
-takes a pidfd and the three files of its log; and the successor needs some for itself, or it could
-launch no supervisor and answer nobody. So starts are refused before the last descriptors are
-taken, with the limit that has to be raised. Knows nothing of how runs are made.
+A run is only started if a successor of this keeper could hold it, too. A successor needs the pipes
+or the terminal of each run, a pidfd and the three files of its log, and some descriptors for
+itself: without them it could launch no supervisor and answer no peer. So a start is refused before
+the last descriptors are taken, and the error names the limit that has to be raised. Knows nothing
+of how runs are made.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ if TYPE_CHECKING:
     from holdfast.keeper.runs.run import Run
 
 OWN = 32
-"""A keeper without runs has 18 open. The others are for peers, and for short use: the pipes of a
-run that is being started, looks at /proc, the launch of a supervisor, an upgrade."""
+"""Descriptors of the keeper itself. Without runs it has 18 open. The others are for peers and for
+short use: the pipes of a run that starts, reading /proc, launching a supervisor, an upgrade."""
 _BESIDE_PARTS = 4
 _MOST_OF_A_RUN = 7
 _ROOMY = 1024
-"""So many are enough for about 160 services, and most systems allow them."""
+"""Enough for about 160 services, and most systems allow it."""
 
 
 class DescriptorBudget:
-    """Counts what the runs of one keeper need, now or after a succession."""
+    """Counts the descriptors that the runs of a keeper need, now and after a succession."""
 
     def __init__(self, runs: Mapping[str, Run], held: Descriptors) -> None:
         self._runs = runs
@@ -40,7 +41,7 @@ class DescriptorBudget:
         self.limit: float = float("inf") if limit == resource.RLIM_INFINITY else limit
 
     def check(self, request: SpawnRequest) -> None:
-        """Raise SpawnError if there is no room for this run; a task keeps no descriptors here."""
+        """Raise SpawnError if there is no room for this run. A task keeps no descriptors here."""
         kind = request.get("kind") or "service"
         if kind == "task" or OWN + _MOST_OF_A_RUN * (len(self._runs) + 8) < self.limit:
             return

@@ -1,7 +1,7 @@
-"""How runs end: every child that died is reaped here, and every tree brought to its end.
+"""The ends of runs: reaps every child that died, and ends the tree of every run.
 
-In this order: reap, drain, journal, announce; then, once no process is left, forget the run.
-Works the same with no supervisor there.
+Always in this order: reap, drain the pipes, journal, announce; and once no process of the tree is
+left, forget the run. Works the same while no supervisor is there.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from holdfast.keeper.runs.run import Run
 
 _DRAIN_BYTES = 2 << 20
-_PUT_OFF_SECONDS = 0.03
+_LONGEST_DELAY_SECONDS = 0.03
 _NEXT_SECONDS = 0.005
 _LOT = 16
 
 
 class Exits:
-    """What happens to runs when they end."""
+    """Reaps children, and brings runs to their end."""
 
     def __init__(
         self,
@@ -54,7 +54,8 @@ class Exits:
         self._announce = announce
 
     def end(self, run: Run, number: int, grace: float) -> None:
-        """Bring its whole tree to an end; `ended` is announced when nothing is left."""
+        """End the whole tree, because somebody asked for it. `ended` is announced when no process
+        is left."""
         run.is_end_asked = True
         self.begin(run, number, grace)
         now = self._loop.now()
@@ -63,8 +64,8 @@ class Exits:
         self._asked_at = now
 
     def begin(self, run: Run, number: int, grace: float, earlier: EndState | None = None) -> None:
-        """The same without a word to anybody: leftovers are ended so. What an `earlier`
-        keeper began goes on where it was."""
+        """Begin the kill chain of a run, also for leftovers that nobody asked to end. A chain that
+        an `earlier` keeper began goes on where it was."""
         if run.kill_chain is not None and not run.kill_chain.is_done:
             run.kill_chain.shorten(grace)
             return
@@ -80,13 +81,13 @@ class Exits:
         run.is_paused = False
 
     def when_over(self, run: Run, then: Callable[[], None]) -> None:
-        """Call back once nothing is left of it."""
+        """Call back once no process of this run is left."""
         self._over[run.run_id] = then
 
     def _on_ended(self, run: Run, report: Any, seconds: float, is_empty: bool) -> None:
         run.report = {"report": report, "seconds": seconds, "empty": is_empty}
         if run.exit is None:
-            # The tree may be seen empty before SIGCHLD is: its exit comes first.
+            # The tree may be empty before SIGCHLD is handled. The exit must come first.
             self.reap()
         if run.exit is not None:
             self._conclude(run)
@@ -98,11 +99,11 @@ class Exits:
         self._announce({"notice": "ended", "run_id": run.run_id, "service": run.service, **facts})
 
     def on_child_signal(self) -> None:
-        """Requests that wait come first, for a moment, and so do those that will follow where
-        several runs are to end: of a hundred, the last shall not get its signal only when the
-        others are buried."""
+        """Reap soon. Requests that wait are served first. If several runs are being ended, so are
+        the requests that will follow: the last of a hundred services should not get its signal
+        only after the others are reaped and journalled."""
         if self._put_off_until is None:
-            self._put_off_until = self._loop.now() + _PUT_OFF_SECONDS
+            self._put_off_until = self._loop.now() + _LONGEST_DELAY_SECONDS
             self._reap_in_time()
 
     def _reap_in_time(self) -> None:
@@ -116,11 +117,11 @@ class Exits:
         self.reap()
 
     def reap(self) -> None:
-        """Collect every child that has ended, in lots: the exits of one are written at once, and
-        the supervisor has them in hand while we go on with the next."""
+        """Reap every child that has ended, in lots. The exits of a lot are written at once, and the
+        supervisor has them while we go on with the next lot."""
         ended: list[tuple[Run, int | None, Any]] = []
         others: list[tuple[Callable[[int], None], int]] = []
-        strangers = False
+        has_orphans = False
         self._children.identify()
         for pid, status, usage in _collected():
             if (run := self._children.by_pid.get(pid)) is not None:
@@ -132,9 +133,9 @@ class Exits:
             elif (on_exit := self._children.others.pop(pid, None)) is not None:
                 others.append((on_exit, status))
             else:
-                strangers = True
+                has_orphans = True
         self._on_exits(ended)
-        if strangers:
+        if has_orphans:
             for run in list(self._children.runs.values()):
                 if run.kill_chain is not None:
                     guarded(run.kill_chain.check)
@@ -142,7 +143,7 @@ class Exits:
             guarded(on_exit, status)
 
     def on_zombie(self, run: Run) -> None:
-        """It is dead, but its parent, which is not the keeper, has not taken its status yet."""
+        """An adopted process is dead, and its own parent has not reaped it yet."""
         if run.died is None:
             run.died = self._loop.now(), time.time()
         if run.kill_chain is not None:
@@ -154,13 +155,13 @@ class Exits:
 
     def _on_exits(self, ended: list[tuple[Run, int | None, Any]]) -> None:
         if ended:
-            guarded(self._bury, ended)
+            guarded(self._take_exits, ended)
 
-    def _bury(self, ended: list[tuple[Run, int | None, Any]]) -> None:
+    def _take_exits(self, ended: list[tuple[Run, int | None, Any]]) -> None:
         for run, status, usage in ended:
             del self._children.by_pid[run.pid]
             if not guarded(self._examine, run, status, usage) and run.exit is None:
-                # What it left is not known, and will be looked for.
+                # Which processes it left is unknown, so they will be looked for.
                 run.exit = {**run.describe_exit(status, usage, ()), "empty": False}
         self._journal.add([run.exit for run, _, _ in ended if run.exit is not None])
         for run, _, _ in ended:
@@ -170,13 +171,13 @@ class Exits:
             guarded(self._after_exit, run)
 
     def _examine(self, run: Run, status: int | None, usage: Any) -> None:
-        """What it printed last, and what it leaves."""
+        """Record what it printed last, and find the processes that it leaves."""
         self._children.unwatch(run)
         for source in list(run.sources):
             guarded(source.drain, _DRAIN_BYTES)
         if run.recorder is not None:
             guarded(run.recorder.flush)
-        left = [] if run.tree.is_empty() else [it.pid for it in run.tree.processes()]
+        left = [] if run.tree.is_empty() else [process.pid for process in run.tree.processes()]
         run.exit = run.describe_exit(status, usage, left)
         if run.tree.cgroup is not None and "memory" in run.enforced:
             run.exit["oom_kills"] = oom_kills(run.tree.cgroup)
@@ -192,13 +193,14 @@ class Exits:
             self.begin(run, run.stop["signal"], run.stop["grace"])
 
     def _conclude(self, run: Run) -> None:
-        """Main process and tree are gone: say so where it was awaited, and forget the run."""
+        """Main process and tree are gone: announce that if somebody waits for it, and forget the
+        run."""
         if self._children.runs.get(run.run_id) is not run:
             return
         del self._children.runs[run.run_id]
         if run.kind != "task":
             self._children.records.over(run.run_id)
-        # A fault of its log must not cost a run its end.
+        # An error of the log must not keep the run from ending.
         for source in list(run.sources):
             guarded(source.drain, _DRAIN_BYTES)
         run.close()
@@ -216,7 +218,7 @@ class Exits:
 
 
 def _collected() -> Iterator[tuple[int, int, Any]]:
-    """Every child that has ended, as it is reaped."""
+    """Reap every child that has ended, one by one."""
     while True:
         try:
             found = os.wait4(-1, os.WNOHANG)

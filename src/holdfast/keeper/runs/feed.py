@@ -1,7 +1,7 @@
-"""What is to be written to a run's standard input or terminal, when it does not read.
+"""Input for a run's standard input or terminal, queued while the run does not read.
 
-Owns a bounded queue in front of one descriptor. Never blocks, and never closes the
-descriptor itself: it says when everything before the end has been written.
+Owns a bounded queue in front of one descriptor. Never blocks. Never closes the descriptor: it calls
+back when everything before the end of input is written.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Feed:
         self._on_end = on_end
         self._pending = bytearray()
         self._ends = False
-        # A terminal's master is already watched for output, hence a copy to watch for room.
+        # The loop already watches the master of a terminal for output, so a copy is watched.
         self._copy = -1
 
     def write(self, data: bytes, ends: bool = False) -> bool:
-        """Queue all of it, or none if the queue would grow beyond its limit."""
+        """Queue all of it. False, and nothing is queued, if the queue would exceed its limit."""
         if len(self._pending) + len(data) > LIMIT:
             return False
         self._pending += data
@@ -47,7 +47,7 @@ class Feed:
 
     def close(self) -> None:
         self._pending.clear()
-        self._rest()
+        self._stop_waiting()
 
     def _flush(self) -> None:
         while self._pending:
@@ -57,11 +57,11 @@ class Feed:
                 self._wait()
                 return
             except OSError:
-                self._pending.clear()  # nobody reads any more: the run ended or closed it
+                self._pending.clear()  # the run ended, or closed its input
                 self._ends = True
                 break
             del self._pending[:written]
-        self._rest()
+        self._stop_waiting()
         if self._ends:
             self._ends = False
             self._on_end()
@@ -71,7 +71,7 @@ class Feed:
             self._copy = os.dup(self._fd)
             self._loop.watch(self._copy, self._flush, WRITE)
 
-    def _rest(self) -> None:
+    def _stop_waiting(self) -> None:
         if self._copy >= 0:
             self._loop.unwatch(self._copy)
             os.close(self._copy)

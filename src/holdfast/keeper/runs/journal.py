@@ -1,8 +1,8 @@
-"""The exits that nobody has forgotten yet, on disk before they are announced.
+"""The journal of exits: each exit is on disk before it is announced, until somebody forgets it.
 
-Owns STATE/exits.jsonl: append-only, emptied when all is forgotten, rewritten when mostly
-stale. A disk that is full or refuses never stops the keeper: what could not be written, or
-not even opened, waits in memory until `mend` finds the file willing.
+Owns STATE/exits.jsonl. The file is appended to, emptied when every exit is forgotten, and rewritten
+when most of it is stale. A full disk never stops the keeper: lines that could not be written, or a
+file that could not be opened, wait in memory until `retry` succeeds.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Journal:
         may_wait: bool = False,
         on_refused: Callable[[], None] | None = None,
     ) -> None:
-        """`inherited` is the `state` of the program image before this one. With `may_wait` a
-        file that cannot be opened is tried again by `mend`, else it is an OSError."""
+        """`inherited` is the `state` of the program image before this one. If the file cannot be
+        opened, this raises OSError, or with `may_wait` leaves it to `retry`."""
         self._path = path
         self._on_refused = on_refused
         self._exits: dict[str, ExitFacts] = {}
@@ -45,7 +45,7 @@ class Journal:
         self._fd = -1
         self._is_loaded = inherited is not None
         if inherited is not None:
-            self._exits = {it["run_id"]: it for it in inherited["exits"]}
+            self._exits = {ended["run_id"]: ended for ended in inherited["exits"]}
             self._pending = inherited["pending"].encode("latin-1")
         try:
             self._open()
@@ -58,15 +58,15 @@ class Journal:
 
     @property
     def is_settled(self) -> bool:
-        """Everything is in the file."""
+        """Whether every exit is in the file."""
         return self._fd >= 0 and not self._pending
 
     def state(self) -> State:
-        """What the next program image must know even if the file cannot tell."""
+        """The exits for the next program image, also those that are not in the file."""
         return {"exits": self.exits(), "pending": self._pending.decode("latin-1")}
 
-    def mend(self) -> None:
-        """Try again what was refused."""
+    def retry(self) -> None:
+        """Try again to open the file and to write what waits."""
         if self._fd < 0:
             try:
                 self._open()
@@ -75,7 +75,7 @@ class Journal:
         self._write()
 
     def renew(self) -> None:
-        """Write the file anew if it was deleted. OSError: it cannot be now."""
+        """Write the file again if it was deleted. Raises OSError if that cannot be done now."""
         if self._fd >= 0 and os.fstat(self._fd).st_nlink == 0 and not self._compact():
             raise OSError(f"{self._path} cannot be written anew")
 
@@ -89,7 +89,7 @@ class Journal:
         return run_id in self._exits
 
     def add(self, exits: Iterable[ExitFacts]) -> None:
-        """Write all of them at once; they are on disk (or waiting for room) on return."""
+        """Write all of them at once. They are in the file, or wait for room, when this returns."""
         lines = []
         for ended in exits:
             self._exits[ended["run_id"]] = ended
@@ -97,7 +97,7 @@ class Journal:
         self._append(lines)
 
     def forget(self, run_ids: Iterable[str]) -> None:
-        # A file that was not read yet may hold any of them.
+        # A file that could not be read yet may have any of them.
         gone = [
             run_id
             for run_id in run_ids
@@ -127,7 +127,7 @@ class Journal:
             self._empty()
 
     def _load(self, data: bytes) -> None:
-        """What is in the file came before what waits in memory."""
+        """Read the file. Its lines are older than those that wait in memory."""
         self._is_loaded = True
         if data and not data.endswith(b"\n"):
             self._pending = b"\n" + self._pending
@@ -166,7 +166,7 @@ class Journal:
             self._on_refused()
 
     def _empty(self) -> bool:
-        """Nothing is left to tell; false if the file refuses."""
+        """Empty the file, because no exit is left. False if that is refused."""
         if self._fd < 0:
             return False
         try:
@@ -177,7 +177,7 @@ class Journal:
         return True
 
     def _compact(self) -> bool:
-        """Replace the file by one without the forgotten; on failure the old one stays."""
+        """Replace the file by one without forgotten exits. If that fails, the old one stays."""
         if self._fd < 0:
             return False
         fresh = self._path + ".new"
@@ -206,4 +206,4 @@ def _discard(path: str) -> None:
     try:
         os.unlink(path)
     except OSError:
-        return  # renamed to where it belongs, or not ours to remove
+        return  # it was renamed, or cannot be removed

@@ -1,8 +1,13 @@
-"""The kill chain: how a run's tree is brought to its end, and what became of each process.
+"""The kill chain: ends all processes of a run's tree, and reports how each of them ended.
 
-Owns the order signal → grace → `cgroup.kill` → SIGKILL, on the loop and on monotonic time
-only. It is woken by its owner after each reap; it polls only where no event will come.
-Never blocks, and is done only when the tree is empty or cannot be killed.
+Owns the order: signal to the group, grace, `cgroup.kill`, SIGKILL to each process. Uses the loop
+and monotonic time only. Its owner calls `check` after each reap; it polls only where no event
+would come. Never blocks. Done only when the tree is empty, or cannot be killed.
+
+Every process gets the signal once. The group of the main process is signalled as a whole; when the
+main process is gone, each process that is left gets the signal by itself, unless it was in the
+group when that was signalled. Start times tell: a process born before the signal had it, and one
+that left the group just before had not (`_got_signal`, `_mark_in_group`).
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
 
     OnDone = Callable[[list[EndedProcess], float, bool], None]
 
-_KILL_PATIENCE_SECONDS = 10.0
+_KILL_SECONDS = 10.0
 _POLL_SECONDS = 0.02
 _SLOWEST_POLL_SECONDS = 0.2
 
@@ -33,7 +38,7 @@ UNKILLABLE = "unkillable"
 
 
 class KillChain:
-    """One attempt to end a tree; reports once, from the loop or from `check`."""
+    """One attempt to end a tree. Reports once, from the loop or from `check`."""
 
     __slots__ = (
         "_deadline",
@@ -64,7 +69,7 @@ class KillChain:
         on_done: OnDone,
         earlier: EndState | None = None,
     ) -> None:
-        """`earlier` is the `state` of an ending that another keeper began, and signalled."""
+        """`earlier` is the `state` of a kill chain that another keeper began."""
         self.number = number
         self.is_done = False
         self._tree = tree
@@ -81,7 +86,7 @@ class KillChain:
         self._names: dict[tuple[int, str], str] = {}
         self._hows: dict[tuple[int, str], str] = {}
         self._signalled: set[tuple[int, str]] = set()
-        """Who got the signal by itself, not with its group."""
+        """Processes that got the signal for sure."""
         self._is_begun = False
         if earlier is not None and earlier.get("signalled"):
             self._go_on(earlier)
@@ -91,11 +96,11 @@ class KillChain:
 
     @property
     def remaining_seconds(self) -> float:
-        """Until what is left will be killed."""
+        """The time until SIGKILL."""
         return max(0.0, self._deadline - self._loop.now())
 
     def state(self, *, is_whole: bool = False) -> EndState:
-        """For a successor: what was sent, how long ago, and how long it may still take."""
+        """For a successor: the signal, how long ago it was sent, and what is left of the grace."""
         facts: EndState = {
             "signal": self.number,
             "grace": self.remaining_seconds if self._killing_since is None else 0.0,
@@ -111,7 +116,7 @@ class KillChain:
         return facts
 
     def check(self) -> None:
-        """Look again: to be called after each reap that may concern this tree."""
+        """Look again. To be called after each reap that may concern this tree."""
         if self.is_done:
             return
         if self._killing_since is not None:
@@ -120,7 +125,7 @@ class KillChain:
             self._end_leftovers()
 
     def shorten(self, grace: float) -> None:
-        """Kill earlier than planned (0: now); never later."""
+        """Kill earlier than planned, with 0 at once; never later."""
         deadline = self._loop.now() + max(0.0, grace)
         if self.is_done or self._killing_since is not None or deadline >= self._deadline:
             return
@@ -138,7 +143,7 @@ class KillChain:
         if self.number == signal.SIGKILL or self._deadline <= self._started:
             self._kill()
             return
-        # Before a thaw: who leaves the group as it wakes has its signal already.
+        # Before a thaw: a process that leaves the group when it wakes has the signal already.
         if self._tree.signal_group(self.number, signal.SIGCONT):
             self._signalled_at_tick = host.ticks_now()
             for process in processes:
@@ -151,7 +156,7 @@ class KillChain:
         self._arm()
 
     def _go_on(self, earlier: EndState) -> None:
-        """The signal was sent by an earlier keeper: wait for what is left of the grace."""
+        """An earlier keeper sent the signal: wait for the rest of the grace."""
         self._started -= float(earlier.get("ago") or 0.0)
         self._signalled_at_tick = _tick(earlier.get("ago") or 0.0)
         if (ago := earlier.get("rest_ago")) is not None:
@@ -161,7 +166,7 @@ class KillChain:
             self._names[(pid, start_time)] = name
             if how is not None:
                 self._hows[(pid, start_time)] = how
-                # An earlier version did not tell apart who may have left the group in time.
+                # An earlier version does not say which processes may have left the group.
                 if reached is None or [pid, start_time] in reached:
                     self._signalled.add((pid, start_time))
         processes = self._look()
@@ -178,19 +183,19 @@ class KillChain:
             self.check()
 
     def _mark_in_group(self, process: Process) -> None:
-        """It was in the group when that was signalled, or had left it just before: only of who
-        is in it still, we know. The main process cannot leave."""
+        """Note that its group was signalled. It may have left the group just before; only a process
+        that is still in it got the signal for sure. The main process cannot leave."""
         group = self._tree.pid
         if process.pgid != group:
             return
         self._hows.setdefault(process.identity, _name(self.number))
-        # Without ticks nothing else will tell that it was signalled.
+        # Without ticks, this is the only note that it was signalled.
         is_sure = process.pid == group or self._signalled_at_tick is None
         if is_sure or ((now := host.process(process.pid)) is not None and now.pgid == group):
             self._signalled.add(process.identity)
 
     def _end_leftovers(self) -> None:
-        """The main process is gone: give the rest the same signal, each of them once."""
+        """The main process is gone: send the others the same signal, to each of them once."""
         if self._tree.is_empty():
             self._finish(is_empty=True)
             return
@@ -198,10 +203,10 @@ class KillChain:
         if not leftovers:
             self._finish(is_empty=True)
             return
-        self._signal_once(p for p in leftovers if not self._got_signal(p))
+        self._signal_once(one for one in leftovers if not self._got_signal(one))
 
     def _got_signal(self, process: Process) -> bool:
-        """Whether it was there when its group, or the rest of the tree, was signalled."""
+        """Whether it was there when its group, or the leftovers, got the signal."""
         tick = self._rest_signalled_at_tick
         if process.pgid == self._tree.pid and self._signalled_at_tick is not None:
             tick = max(tick or 0, self._signalled_at_tick)
@@ -211,7 +216,7 @@ class KillChain:
         return True
 
     def _signal_once(self, processes: Iterable[Process]) -> None:
-        """Also who was in the group when we looked, and had left it when that was signalled."""
+        """Signal each process that did not get the signal for sure."""
         for process in processes:
             if process.identity in self._signalled:
                 continue
@@ -228,7 +233,7 @@ class KillChain:
         remaining = self._look()
         if not remaining:
             self._finish(is_empty=True)
-        elif now - self._killing_since >= _KILL_PATIENCE_SECONDS:
+        elif now - self._killing_since >= _KILL_SECONDS:
             for process in remaining:
                 self._hows[process.identity] = UNKILLABLE
             self._finish(is_empty=False)
@@ -242,7 +247,7 @@ class KillChain:
         for process in remaining:
             if process.pid in inside:
                 self._mark_killed(process, CGROUP_KILL)
-        # Who was inside and yet survived to a second round is killed by identity, too.
+        # A process that was inside and survived to a second round is killed by identity, too.
         if survivors or any(process.pid not in inside for process in remaining):
             for process in self._tree.kill_each(() if survivors else inside):
                 self._mark_killed(process, KILL)
@@ -287,7 +292,7 @@ class KillChain:
         if self._is_begun:
             self._announce(is_empty)
         else:
-            # Its owner does not have this object yet.
+            # The constructor has not returned: its owner does not have this object yet.
             self._loop.at_turn_end(lambda: self._announce(is_empty))
 
     def _announce(self, is_empty: bool) -> None:
@@ -299,7 +304,7 @@ class KillChain:
 
 
 def _tick(ago: float) -> int | None:
-    """The time that many seconds ago, in the unit of start times."""
+    """The time that many seconds ago, in units of start times."""
     now = host.ticks_now()
     return None if now is None else now - int(ago * os.sysconf("SC_CLK_TCK"))
 

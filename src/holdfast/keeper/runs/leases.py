@@ -1,7 +1,7 @@
-"""Leases: a run that nobody renews in time is ended.
+"""Leases: a run whose lease is not renewed in time is ended.
 
-A job's lease runs on without a supervisor; a session's pauses while there is none, so
-that an outage of ours kills nobody's work. Time is monotonic.
+The lease of a job runs on without a supervisor. The lease of a session pauses while there is none,
+so that an outage of ours ends nobody's work. Time is monotonic.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One run: what was asked for, what it is now, and the descriptors it owns.
+"""One run: what was asked for, its present state, and the descriptors it owns.
 
-A plain value of the keeper's table. It takes no decision and starts nothing.
+A value in the keeper's table. It decides nothing and starts nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _RUSAGE = (
 
 
 class Run:
-    """A process that was started or adopted, from its pid to its empty tree."""
+    """A process that was started or adopted, until its tree is empty."""
 
     __slots__ = (
         "began",
@@ -96,7 +96,8 @@ class Run:
         self.pid = tree.pid
         age = float(asked.get("age") or 0.0)
         self.started_at = float(asked.get("started_at") or time.time() - age)
-        # A moment of this clock, which goes on through `execv`; of others only an age is known.
+        # On the monotonic clock, which goes on through `execv`. Of other keepers' runs only the age
+        # is known.
         self.began: float = asked.get("began") or time.monotonic() - age
         self.cols: int | None = asked.get("cols")
         self.rows: int | None = asked.get("rows")
@@ -118,7 +119,7 @@ class Run:
         self.lease: Lease | None = None
         self.kill_chain: KillChain | None = None
         self.died: tuple[float, float] | None = None
-        """When, on this clock, if that was seen before its status was."""
+        """When it died, monotonic and wall time, if that was noticed before its status."""
         self.exit: ExitFacts | None = None
         self.report: TreeReport | None = None
         self.tree = tree
@@ -146,7 +147,7 @@ class Run:
         }
 
     def facts(self) -> RunFacts:
-        """The run as the protocol describes it."""
+        """The run as the protocol lists it."""
         return {
             "run_id": self.run_id,
             "service": self.service,
@@ -176,7 +177,7 @@ class Run:
         }
 
     def entry(self) -> RunEntry:
-        """The run as a successor of this keeper needs it."""
+        """The run as an entry of a handover's table."""
         entry: RunEntry = {**self.facts()}  # type: ignore[typeddict-item]
         entry["began"] = self.began
         entry["is_child"] = self.is_child
@@ -193,7 +194,7 @@ class Run:
         return entry
 
     def describe_exit(self, status: int | None, usage: Any, leftovers: Iterable[int]) -> ExitFacts:
-        """Its exit as the protocol describes it; a status of None is unknown."""
+        """Its exit as the protocol tells it; a status of None is unknown."""
         left = list(leftovers)
         died, ended_at = self.died or (time.monotonic(), time.time())
         outcome = None if status is None else os.waitstatus_to_exitcode(status)
@@ -218,7 +219,7 @@ class Run:
         }
 
     def close(self) -> None:
-        """Let go of every descriptor."""
+        """Close every descriptor."""
         if self.lease is not None:
             self.lease.pause()
             self.lease = None
@@ -236,7 +237,7 @@ class Run:
 def _rusage(usage: Any) -> ResourceUsage:
     used: Any = {key: getattr(usage, name) for key, name in _RUSAGE}
     if sys.platform == "darwin":
-        # In bytes there, elsewhere in KiB.
+        # macOS counts in bytes, other systems in KiB.
         used["max_rss"] //= 1024
     usage_facts: ResourceUsage = used
     return usage_facts

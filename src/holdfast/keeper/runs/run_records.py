@@ -1,14 +1,14 @@
-"""The runs of this state folder on disk: each from before its process exists until it is over.
+"""The runs of this state folder on disk, each from before its process exists until it is over.
 
-Owns STATE/runs.jsonl. A later keeper recognises a process by what is written here (pid, start
-time, boot), because a process may overwrite its own environment, and because the supervisor's
-database may not have heard of the run yet. Three kinds of lines: `begin` before the process is
-created, `run` when its pid is known, `over` when nothing of it is left. A disk that refuses
-never costs a start: the file is then written anew as soon as it can be.
+Owns STATE/runs.jsonl. A later keeper recognises a process by its line here (pid, start time, boot),
+because a process may overwrite its own environment, and because the supervisor's database may not
+know the run yet. There are three kinds of lines: `begin` before the process is created, `run` when
+its pid is known, `over` when no process of it is left. A full disk never prevents a start: the file
+is written again as a whole as soon as that is possible.
 
-A keeper that dies between `begin` and `run` leaves open whether there is a process. It would
-lead a session and be born right after `begin`. Where the kernel keeps the mark of a run
-(`run_marks`), the process is found by that; elsewhere the service is in doubt.
+If a keeper dies between `begin` and `run`, nobody knows whether there is a process. It would lead a
+session and be born right after `begin`. Where the kernel keeps the mark of a run (`run_marks`), the
+process is found by its mark. Elsewhere the service is in doubt.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _COMPACT_ABOVE = 1 << 18
 _SPAWN_SECONDS = 2.0
-"""A process is created so soon after its `begin`, even on a machine that is very busy."""
+"""A process is created within this time after its `begin`, even on a very busy machine."""
 
 _COMMON: Kinds = {"run_id": str, "service": str, "number": int, "boot_id": str}
 _BEGIN: Kinds = {**_COMMON, "namespace": int, "at": (int, float), "user": int}
@@ -43,7 +43,7 @@ _RUN: Kinds = {**_COMMON, "pid": int, "start_time": str, "started_at": (int, flo
 
 
 class RunRecords:
-    """Writes the runs of this keeper, and knows those that an earlier one left."""
+    """Writes the runs of this keeper, and reads those that an earlier keeper left."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class RunRecords:
         is_inherited: bool = False,
         on_refused: Callable[[], None] | None = None,
     ) -> None:
-        """`is_inherited`: the program image before this one hands all its runs over, and leaves
-        only unfinished starts to be read."""
+        """`is_inherited`: the program image before this one hands all its runs over. Then only
+        unfinished starts are read from the file."""
         self._path = path
         self._runs = runs
         self._on_refused = on_refused
@@ -89,8 +89,9 @@ class RunRecords:
         )
 
     def began(self, run: Run) -> None:
-        """It has a pid; what an earlier start of this service left open is decided with it."""
-        for run_id in [it for it, facts in self._unfinished.items() if _is_of(facts, run)]:
+        """The process has a pid. This also settles unfinished starts of the same service."""
+        settled = [run_id for run_id, begun in self._unfinished.items() if _is_of(begun, run)]
+        for run_id in settled:
             del self._unfinished[run_id]
             if run_id != run.run_id:
                 self._append({"over": run_id})
@@ -98,18 +99,19 @@ class RunRecords:
         self._append({"run": self._record(run)})
 
     def over(self, run_id: str) -> None:
-        """Nothing of it is left, or its process could not be created."""
+        """No process of it is left, or its process could not be created."""
         if self._is_idle() and self._empty():
             return
         self._append({"over": run_id})
 
-    def mend(self) -> None:
-        """Write everything anew that could not be written. OSError: not yet."""
+    def retry(self) -> None:
+        """Write the file as a whole if a line could not be written. Raises OSError if it still
+        cannot."""
         if self._is_stale:
             self._compact()
 
     def renew(self) -> None:
-        """Write the file anew if it was deleted. OSError: it cannot be now."""
+        """Write the file again if it was deleted. Raises OSError if that cannot be done now."""
         if self._fd >= 0 and os.fstat(self._fd).st_nlink == 0:
             self._compact()
 
@@ -118,30 +120,31 @@ class RunRecords:
             os.close(self._fd)
             self._fd = -1
 
-    # What an earlier keeper left.
+    # Runs that an earlier keeper left.
 
     def survivors(self) -> list[RunRecord]:
-        """Recorded runs that are in no table, and whose very process is alive."""
+        """Recorded runs that are not in the table, and whose process is alive."""
         return [facts for facts in self._left() if _is_alive(facts)]
 
     def unfinished(self) -> list[tuple[Facts, list[Process]]]:
-        """Starts of which nobody knows whether they created a process, and those that may be it."""
-        left = [it for it in self._unfinished.values() if it["run_id"] not in self._runs]
+        """Starts that may have created a process, and the processes that may be theirs."""
+        left = [begun for begun in self._unfinished.values() if begun["run_id"] not in self._runs]
         if not left:
             return []
-        leaders = [it for it in processes.all_processes() if it.is_alive and it.session == it.pid]
-        return [(facts, [it for it in leaders if _may_be(facts, it)]) for facts in left]
+        everybody = processes.all_processes()
+        leaders = [one for one in everybody if one.is_alive and one.session == one.pid]
+        return [(begun, [one for one in leaders if _may_be(begun, one)]) for begun in left]
 
     def forget_known(self) -> None:
         """The runs of a predecessor are in the table now."""
-        self._earlier = {it["run_id"]: it for it in self._left()}
+        self._earlier = {record["run_id"]: record for record in self._left()}
 
     def ended(self) -> list[RunRecord]:
-        """Recorded runs that are in no table, and whose process has ended."""
+        """Recorded runs that are not in the table, and whose process has ended."""
         return [facts for facts in self._left() if not _is_alive(facts)]
 
     def forget(self, run_id: str) -> None:
-        """Somebody knows how this start or run of an earlier keeper ended."""
+        """The supervisor knows how this start or run of an earlier keeper ended."""
         found = self._unfinished.pop(run_id, None), self._earlier.pop(run_id, None)
         if found != (None, None):
             self.over(run_id)
@@ -194,18 +197,18 @@ class RunRecords:
             if isinstance(over := entry.get("over"), str):
                 self._unfinished.pop(over, None)
                 self._earlier.pop(over, None)
-        self._earlier = {it["run_id"]: it for it in self._left()}
-        # Of another boot, or of a container that is gone, no process is left.
+        self._earlier = {record["run_id"]: record for record in self._left()}
+        # No process is left of another boot, or of a container that is gone.
         here = (self._boot_id, self._namespace)
         self._unfinished = {
-            run_id: it
-            for run_id, it in self._unfinished.items()
-            if (it["boot_id"], it["namespace"]) == here
+            run_id: begun
+            for run_id, begun in self._unfinished.items()
+            if (begun["boot_id"], begun["namespace"]) == here
         }
 
     def _append(self, entry: Facts) -> None:
         if self._is_stale:
-            return  # written anew as a whole, once that is possible
+            return  # the file will be written as a whole
         if self._size > _COMPACT_ABOVE + 2 * self._compacted_size:
             self._try(self._compact)
         data = lean_json.encoded(entry) + b"\n"
@@ -229,7 +232,7 @@ class RunRecords:
             self._on_refused()
 
     def _empty(self) -> bool:
-        """Nothing is left to tell; false if the file refuses."""
+        """Empty the file, because no run is left. False if that is refused."""
         try:
             os.ftruncate(self._fd, 0)
         except OSError:
@@ -238,7 +241,7 @@ class RunRecords:
         return True
 
     def _compact(self) -> None:
-        """Replace the file by one without what is over."""
+        """Replace the file by one without runs that are over."""
         entries: list[Facts] = [{"begin": facts} for facts in self._unfinished.values()]
         entries += [{"run": facts} for facts in self._left()]
         entries += [{"run": self._record(it)} for it in self._runs.values() if it.kind != "task"]
@@ -250,7 +253,7 @@ class RunRecords:
 
 
 def _sound(facts: Any, kinds: Kinds) -> Any:
-    """The facts, if they are all that such a line says."""
+    """The facts of a line, or None if one is missing or of another type."""
     if not isinstance(facts, dict):
         return None
     is_sound = all(isinstance(facts.get(key), kind) for key, kind in kinds.items())
@@ -267,8 +270,8 @@ def _is_alive(facts: RunRecord) -> bool:
 
 
 def _may_be(begun: Facts, process: Process) -> bool:
-    """Whether this session's leader was born right after that `begin`, and is of its user or has
-    the mark of its run: it may have become another user's."""
+    """Whether this leader of a session may be the process of that start: it was born right after
+    `begin`, and has the mark of the run, or belongs to its user or to ours."""
     seconds = (float(process.start_time) - begun["at"]) / _TICKS
     # A start time is rounded down.
     if not -1.5 / _TICKS <= seconds <= _SPAWN_SECONDS:
@@ -279,7 +282,7 @@ def _may_be(begun: Facts, process: Process) -> bool:
 
 
 _TICKS = os.sysconf("SC_CLK_TCK") if processes.ticks_now() is not None else 1
-"""Units of start times in a second."""
+"""How many units of start times a second has."""
 
 
 def _pid_namespace() -> int:

@@ -1,4 +1,8 @@
-"""What a new run prints to and reads from: pipes, or a terminal. Made before it is spawned."""
+"""The standard streams of a run: pipes, or a pseudo-terminal.
+
+Makes them before the run is spawned, tells a terminal its size, and knows its end of input. The
+keeper keeps one end of each; the other end belongs to the run and is closed here once it has it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ _HAS_PROC = os.path.isdir("/proc/self/fd")
 def terminal_for(
     request: SpawnRequest, env: dict[str, str], ours: dict[str, int], theirs: list[int]
 ) -> Launch:
-    """A launch on a new terminal; who holds which end is told in `ours` and `theirs`."""
+    """A launch on a new terminal. Adds the descriptors of both sides to `ours` and `theirs`."""
     try:
         master, slave = _open_pair(int(request["cols"]), int(request["rows"]))
     except OSError as error:
@@ -41,7 +45,7 @@ def terminal_for(
 def pipes_for(
     request: SpawnRequest, env: dict[str, str], null: int, ours: dict[str, int], theirs: list[int]
 ) -> Launch:
-    """The same on pipes; a run that reads nothing gets `null`."""
+    """A launch on new pipes. A run without standard input reads `null`."""
     source = null
     try:
         is_lasting = request.get("kind") != "task"
@@ -58,8 +62,8 @@ def pipes_for(
 
 
 def _pipe(theirs: list[int], is_lasting: bool) -> tuple[int, int]:
-    """Our end and the service's. The service's can be read, too, where the system allows:
-    then printing never fails, not even while no keeper is there; it waits in the pipe."""
+    """Our end of a pipe, and the service's. The service's end can be read, too, where the system
+    allows that: then a service can print while no keeper is there, and output waits in the pipe."""
     ours, writer = os.pipe()
     theirs.append(writer)
     if is_lasting and _HAS_PROC:
@@ -69,7 +73,7 @@ def _pipe(theirs: list[int], is_lasting: bool) -> tuple[int, int]:
 
 
 def _open_pair(cols: int, rows: int) -> tuple[int, int]:
-    """Master (non-blocking) and slave of a fresh terminal of this size."""
+    """The master (non-blocking) and the slave of a new terminal of this size."""
     master, slave = os.openpty()
     try:
         os.set_blocking(master, False)
@@ -82,7 +86,7 @@ def _open_pair(cols: int, rows: int) -> tuple[int, int]:
 
 
 def _open_transit() -> int:
-    """Both ends of a pipe in one descriptor: bytes wait in it for whoever holds it."""
+    """Both ends of a pipe in one descriptor: bytes wait in it for its holder."""
     reader, writer = os.pipe()
     try:
         return os.open(f"/proc/self/fd/{reader}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -97,7 +101,7 @@ def resize_terminal(master: int, cols: int, rows: int) -> None:
 
 
 def end_of_input(master: int) -> bytes:
-    """The character that this terminal reads as end of file."""
+    """The bytes that this terminal takes as end of file."""
     try:
         character = termios.tcgetattr(master)[6][termios.VEOF]
     except termios.error:
