@@ -367,7 +367,7 @@ def test_born_after_the_signal() -> None:
 @in_a_subreaper
 def test_unkillable(monkeypatch: pytest.MonkeyPatch) -> None:
     """What survives SIGKILL for ten seconds is reported, and the tree as not empty."""
-    monkeypatch.setattr("holdfast.keeper.runs.kill_chain._KILL_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("holdfast.keeper.runs.kill_chain._KILL_SECONDS", 0.1)
     monkeypatch.setattr(Tree, "kill_each", lambda self, spared=(): self.processes())
     with Stage() as stage:
         tree = stage.start("ignore(); say(1); forever()")
@@ -489,7 +489,7 @@ def test_without_privileges() -> None:
 @in_a_subreaper
 def test_process_that_may_not_be_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process of another user that we may not kill is called unkillable, not gone."""
-    monkeypatch.setattr("holdfast.keeper.runs.kill_chain._KILL_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("holdfast.keeper.runs.kill_chain._KILL_SECONDS", 0.1)
     sleeper = os.posix_spawn("/bin/sleep", ["sleep", "100"], {}, setsid=True)
     start_time = processes.start_time(sleeper)
     assert start_time is not None
