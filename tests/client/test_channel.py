@@ -16,7 +16,7 @@ def test_one_token_does_not_use_up_what_all_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who has many requests open is refused more; others are not."""
-    monkeypatch.setattr(channel, "MOST_OF_ONE", 3)
+    monkeypatch.setattr(channel, "MAX_REQUESTS_PER_TOKEN", 3)
 
     gone: asyncio.Event
 

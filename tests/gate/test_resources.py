@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.channel import MOST_OF_ONE
+from holdfast.client.channel import MAX_REQUESTS_PER_TOKEN
 from tests.gate.conftest import Gate
 from tests.harness import Hold, quick, wait_for
 
@@ -185,9 +185,9 @@ def test_who_leaves_takes_his_wait_along(gate: Gate) -> None:
 
     for _ in range(2):
         with ExitStack() as held:
-            for count in range(MOST_OF_ONE):
+            for count in range(MAX_REQUESTS_PER_TOKEN):
                 ask_for_long(held)
-                if count == MOST_OF_ONE // 2:
+                if count == MAX_REQUESTS_PER_TOKEN // 2:
                     wait_for(lambda: status() == 200, 20, "room for the other half")
             # A probe of ours, or one who is about to leave, may have held the place of one of them.
             deadline = time.monotonic() + 20

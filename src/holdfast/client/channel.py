@@ -23,15 +23,15 @@ from holdfast.client.connection import (
 from holdfast.system.lines import LineBuffer, LineTooLong
 from holdfast.vocabulary.errors import TooManyRequests, UsageError
 
-LONGEST_FRAME = 64 * 1024 * 1024
+MAX_FRAME_BYTES = 64 * 1024 * 1024
 TRIES = 3
 RETRY_SECONDS = 0.1
-MOST_ITEMS = 1000
-MOST_OF_ONE = 500
+MAX_UNREAD_ITEMS = 1000
+MAX_REQUESTS_PER_TOKEN = 500
 """Open requests of one token, so that one caller cannot use up the sockets of all."""
-MOST_OF_LINE = 900
+MAX_REQUESTS_PER_SOCKET = 900
 """Open requests on one socket; the line door refuses more than 1000."""
-MOST_LINES = 16
+MAX_SOCKETS = 16
 _ANSWER = b',"ok":true,"result":'
 _dump = json.JSONEncoder(
     separators=(",", ":"), check_circular=False, ensure_ascii=False, allow_nan=False
@@ -59,7 +59,7 @@ class Channel:
         self._path = path
         self._ids = itertools.count(1)
         self._open: Counter[str] = Counter()
-        self._lines: list[_Line] = []
+        self._sockets: list[_Socket] = []
         self._connecting = asyncio.Lock()
 
     async def ask(
@@ -113,8 +113,8 @@ class Channel:
         A slow reader pauses its whole socket, so a stream needs a channel of its own.
         """
         request, text = self._request(command, fields, caller)
-        line = await self._line()
-        items = line.items(request, text)
+        socket = await self._socket()
+        items = socket.items(request, text)
         try:
             while True:
                 frame = await items.next()
@@ -122,37 +122,37 @@ class Channel:
                     return
                 yield frame
         finally:
-            line.leave(request)
+            socket.leave(request)
 
     async def close(self) -> None:
-        for line in self._lines:
-            line.close()
+        for socket in self._sockets:
+            socket.close()
 
     async def _ask(
         self, command: str, fields: Frame, caller: Caller | None, on_notice: OnNotice | None
     ) -> bytes:
-        who = caller.token if caller is not None else ""
-        if self._open[who] >= MOST_OF_ONE:
+        token = caller.token if caller is not None else ""
+        if self._open[token] >= MAX_REQUESTS_PER_TOKEN:
             raise TooManyRequests("too many requests of this token are open", "await some first")
-        self._open[who] += 1
+        self._open[token] += 1
         try:
             request, text = self._request(command, fields, caller)
-            line = self._line_now() or await self._line()
-            if not line.can_write:
-                await line.writable()
+            socket = self._free_socket() or await self._socket()
+            if not socket.can_write:
+                await socket.writable()
             if on_notice is not None:
-                line.notices[request] = on_notice
+                socket.notices[request] = on_notice
             try:
-                return await line.answer(request, text)
+                return await socket.answer(request, text)
             finally:
-                line.notices.pop(request, None)
-                line.leave(request)
-                if not line.waiting and len(self._lines) > 1 and line is not self._lines[0]:
-                    line.close()
+                socket.notices.pop(request, None)
+                socket.leave(request)
+                if not socket.waiting and len(self._sockets) > 1 and socket is not self._sockets[0]:
+                    socket.close()
         finally:
-            self._open[who] -= 1
-            if not self._open[who]:
-                del self._open[who]
+            self._open[token] -= 1
+            if not self._open[token]:
+                del self._open[token]
 
     def _request(self, command: str, fields: Frame, caller: Caller | None) -> tuple[int, bytes]:
         request = next(self._ids)
@@ -163,34 +163,34 @@ class Channel:
                 frame["caller"]["call"] = caller.call
             if caller.is_here:
                 frame["caller"]["here"] = True
-        return request, _line(frame)
+        return request, _encode(frame)
 
-    def _line_now(self) -> _Line | None:
-        for line in self._lines:
-            if line.is_open and len(line.waiting) < MOST_OF_LINE:
-                return line
+    def _free_socket(self) -> _Socket | None:
+        for socket in self._sockets:
+            if socket.is_open and len(socket.waiting) < MAX_REQUESTS_PER_SOCKET:
+                return socket
         return None
 
-    async def _line(self) -> _Line:
+    async def _socket(self) -> _Socket:
         """A socket with room for a request; a new one if there is none."""
         async with self._connecting:
-            found = self._line_now()
+            found = self._free_socket()
             if found is not None:
                 return found
-            self._lines = [line for line in self._lines if line.is_open]
-            if len(self._lines) >= MOST_LINES:
+            self._sockets = [socket for socket in self._sockets if socket.is_open]
+            if len(self._sockets) >= MAX_SOCKETS:
                 raise TooManyRequests("too many requests are open", "try again later")
             loop = asyncio.get_running_loop()
             try:
-                _, line = await loop.create_unix_connection(_Line, self._path)
+                _, socket = await loop.create_unix_connection(_Socket, self._path)
             except OSError as error:
                 why = f"nobody answers at {self._path}: {error.strerror or error}"
                 raise Unreachable(why) from None
-            self._lines.append(line)
-            return line
+            self._sockets.append(socket)
+            return socket
 
 
-class _Line(asyncio.Protocol):
+class _Socket(asyncio.Protocol):
     """One socket. Requests of one moment go out in one write; frames come in by id."""
 
     def __init__(self) -> None:
@@ -200,7 +200,7 @@ class _Line(asyncio.Protocol):
         self.is_open = True
         self._transport: asyncio.Transport
         self._outgoing: list[bytes] = []
-        self._lines = LineBuffer(LONGEST_FRAME)
+        self._lines = LineBuffer(MAX_FRAME_BYTES)
         self._writers: list[asyncio.Future[None]] = []
         self._loop = asyncio.get_running_loop()
 
@@ -324,16 +324,16 @@ class _Line(asyncio.Protocol):
 class _Items:
     """The items of a stream that nobody has read yet."""
 
-    def __init__(self, line: _Line) -> None:
+    def __init__(self, socket: _Socket) -> None:
         self.is_over = False
-        self._line = line
+        self._socket = socket
         self._queue: asyncio.Queue[Frame | None] = asyncio.Queue()
         self._error: Exception | None = None
 
     def put(self, item: Frame) -> None:
         self._queue.put_nowait(item)
-        if self._queue.qsize() == MOST_ITEMS:
-            self._line.pause()
+        if self._queue.qsize() == MAX_UNREAD_ITEMS:
+            self._socket.pause()
 
     def end(self, error: Exception | None) -> None:
         if not self.is_over:
@@ -343,14 +343,14 @@ class _Items:
     async def next(self) -> Frame | None:
         """The next item, or None at the end; raises the error that ended the stream."""
         item = await self._queue.get()
-        if self._queue.qsize() == MOST_ITEMS - 1:
-            self._line.resume()
+        if self._queue.qsize() == MAX_UNREAD_ITEMS - 1:
+            self._socket.resume()
         if item is None and self._error is not None:
             raise self._error
         return item
 
 
-def _line(frame: Frame) -> bytes:
+def _encode(frame: Frame) -> bytes:
     """A request as a line. Raises UsageError for what JSON cannot express (NaN, half a character):
     the supervisor could not read its id either, and its answer would reach nobody."""
     try:

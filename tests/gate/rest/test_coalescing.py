@@ -151,8 +151,8 @@ def test_many_open_requests_take_another_line(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two tokens that wait for long leave room for a third; what is not needed is closed."""
-    monkeypatch.setattr(channels, "MOST_OF_LINE", 2)
-    monkeypatch.setattr(channels, "MOST_OF_ONE", 2)
+    monkeypatch.setattr(channels, "MAX_REQUESTS_PER_SOCKET", 2)
+    monkeypatch.setattr(channels, "MAX_REQUESTS_PER_TOKEN", 2)
 
     async def scene(supervisor: FakeSupervisor, channel: Channel) -> None:
         def ask(who: str) -> asyncio.Task[Any]:
@@ -167,6 +167,6 @@ def test_many_open_requests_take_another_line(
         for task in waiting:
             task.cancel()
         await supervisor.until(9)
-        assert len([line for line in channel._lines if line.is_open]) == 1
+        assert len([socket for socket in channel._sockets if socket.is_open]) == 1
 
     played(tmp_path, scene)

@@ -11,10 +11,12 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Literal
 
     from holdfast.cli.call import Call
 
     Function = Callable[[Call], int]
+    Kind = Literal["text", "number", "duration", "when", "place", "pairs", "several", "rest"]
 
 CONTENTS: dict[str, dict[str, str]] = {
     "Begin": {
@@ -65,15 +67,15 @@ class Option:
         flags: str,
         help: str,  # noqa: A002
         metavar: str = "",
-        kind: str = "text",
+        kind: Kind = "text",
         choices: tuple[str, ...] = (),
     ) -> None:
         self.flags = tuple(flags.split())
         self.help = help
         self.metavar = metavar or "|".join(choices)
         self.kind = kind
-        """text, number, duration, when (a duration ago or a time), place (an event's number or
-        when), pairs, several, rest"""
+        """How a value is read: `when` is a duration ago or a time, `place` the number of an event
+        or a time; `pairs` and `several` may be repeated; `rest` takes the rest of the line."""
         self.choices = choices
         self.name = self.flags[-1].lstrip("-").replace("-", "_")
 
