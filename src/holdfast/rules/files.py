@@ -1,8 +1,8 @@
-"""Which file a path means, and whether it may be opened at all. Pure: no file is looked at.
+"""Which file a path means, and whether it may be opened at all. Pure: looks at no file.
 
 A path never climbs (`..` is refused) and no link is followed when it is opened, so the names that
-are judged here are the names that are opened. What is denied is matched without regard to case,
-and to what some file systems leave out of names.
+are judged here are the names that are opened. Denied names are matched without case, and as file
+systems that drop parts of names would read them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.vocabulary.errors import NotFound, Refused, UsageError
 
 LONGEST_PATH = 4096
 ENCODED = "uri:"
-"""Begins a path that is percent-encoded, because its bytes are no text."""
+"""The prefix of a path that is percent-encoded, because its bytes are no text."""
 REPOSITORIES = (".git", ".hg", ".svn", ".jj")
 SECRETS = (
     *(".env", ".env.*", "*.env", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks"),
@@ -62,7 +62,7 @@ class Located(NamedTuple):
 
 
 def locate(roots: Sequence[Root], path: str, root: str | None = None) -> Located:
-    """What a path means; raises for what cannot be meant."""
+    """Return what a path means; raises if it can mean nothing."""
     text = path
     if path.startswith(ENCODED):
         text = unquote_to_bytes(path[len(ENCODED) :]).decode("utf-8", "surrogateescape")
@@ -106,7 +106,7 @@ def _named(roots: Sequence[Root], name: str) -> Root:
 
 
 def _below(root: Root, text: str) -> str | None:
-    """The rest of an absolute path below a root."""
+    """Return the rest of an absolute path below a root."""
     for folder in (root.path, root.given):
         above = folder.rstrip("/") + "/"
         if f"{text}/".startswith(above):
@@ -115,7 +115,7 @@ def _below(root: Root, text: str) -> str | None:
 
 
 def told(roots: Sequence[Root], located: Located) -> str:
-    """The path as it can be given back, and as it can be written."""
+    """Return the path in a form that a caller can send back, and that can be written."""
     text = located.relative or "."
     is_default = located.root.name == roots[0].name
     prefix = text.partition(":")[0] if ":" in text else ""
@@ -135,7 +135,7 @@ class Denials:
         given = [text for text in deny if not text.startswith("!")]
         lifted = [text[1:] for text in deny if text.startswith("!")]
         self.globs = (*REPOSITORIES, *SECRETS, *given)
-        """For who must leave the same things out by other means."""
+        """For programs that must leave out the same things, such as ripgrep."""
         self._usual = _matcher(SECRETS)
         self._lifted = _matcher([*HARMLESS, *lifted])
         self._given = _matcher(given)
@@ -143,13 +143,13 @@ class Denials:
         self._never = [(f"{path.rstrip('/')}/".casefold(), why) for path, why in never]
 
     def and_also(self, more: Callable[[Located], str | None]) -> Denials:
-        """These, and what else is denied to one caller."""
+        """Return these denials with more for one caller."""
         denials = copy(self)
         denials._more = more
         return denials
 
     def reason(self, located: Located) -> str | None:
-        """Why this may not be opened; nothing: it may."""
+        """Return why this may not be opened; None: it may."""
         if (why := self._usual_reason(located)) is not None or self._more is None:
             return why
         return self._more(located)
@@ -192,7 +192,7 @@ def _matcher(globs: Iterable[str]) -> _Match:
 
 
 def _plain(name: str) -> str:
-    """A name as the least careful file system would take it."""
+    """Return a name as the least careful file system would take it."""
     if not name.isascii():
         import unicodedata
 

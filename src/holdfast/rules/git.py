@@ -1,8 +1,8 @@
-"""What keeps a repository from running code, and words of a caller from being options. Pure.
+"""Keeps a repository from running code, and a caller's words from being options. Pure.
 
 A repository's configuration may name programs: hooks, filters, drivers, signers, helpers. Those
-with fixed keys are overridden always; those whose names are free are found in a listing of the
-configuration, and overridden by name. Nothing that a caller says is taken for an option.
+with fixed keys are always overridden. Those with free names are found in a listing of the
+configuration, and overridden by name. Nothing that a caller says is taken as an option.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Entry = tuple[str, str]
 
 FALSE = "false"
 LITERAL = ":(top,literal)"
-"""Marks a path that git is to take word for word."""
+"""Marks a path that git takes literally."""
 MERGE_AS_TEXT = "git merge-file --marker-size=%L %A %O %B"
 """What git itself does with files that have no driver."""
 
@@ -74,7 +74,7 @@ USERS_OWN = frozenset(
         *("core.safecrlf", "i18n.commitencoding", "i18n.logoutputencoding"),
     }
 )
-"""Keys of the user's own configuration that are taken over: they name no program."""
+"""Keys of the user's own configuration that are used: they name no program."""
 _UNSTEADY = re.compile(r"includeif\.(?:onbranch|hasconfig):", re.IGNORECASE)
 _INCLUDE = re.compile(r"include(?:if\..*)?\.path", re.IGNORECASE | re.DOTALL)
 _OPTION = re.compile(r"\s*-")
@@ -93,8 +93,9 @@ class Allowed(NamedTuple):
 
 
 def parse_listing(data: bytes) -> tuple[list[Entry], list[str]]:
-    """Entries as `git config --list -z --show-origin` tells them, and the files that they are in.
-    Keys are in lower case but for the middle."""
+    """Parse the output of `git config --list -z --show-origin`: entries, and the files that they
+    are in. Keys are in lower case except for the middle.
+    """
     entries: list[Entry] = []
     origins: dict[str, None] = {}
     items = iter(data.decode("utf-8", "surrogateescape").split("\0"))
@@ -114,12 +115,12 @@ def has_includes(entries: Iterable[Entry]) -> bool:
 
 
 def is_unsteady(entries: Iterable[Entry]) -> bool:
-    """Whether what is included depends on what a command itself changes."""
+    """Return whether an include depends on something that a command itself changes."""
     return any(_UNSTEADY.match(key) for key, _ in entries)
 
 
 def overrides(entries: Iterable[Entry], allowed: Allowed) -> list[Entry]:
-    """The configuration that beats the repository's."""
+    """Return the configuration that overrides the repository's."""
     found: dict[str, str] = dict(ALWAYS)
     if not allowed.hooks:
         found.update(NO_HOOKS)
@@ -138,13 +139,13 @@ def overrides(entries: Iterable[Entry], allowed: Allowed) -> list[Entry]:
 
 
 def users_own(users: Iterable[Entry], repository: Iterable[Entry]) -> list[Entry]:
-    """What the user's own configuration adds; the repository's goes first, as with git."""
+    """Return what the user's own configuration adds; the repository's wins, as with git."""
     given = {key for key, _ in repository}
     return [(key, value) for key, value in users if key in USERS_OWN and key not in given]
 
 
 def filters_of(entries: Iterable[Entry]) -> list[str]:
-    """Filters that the repository has configured."""
+    """Return the filters that the repository has configured."""
     names = {
         key.partition(".")[2].rpartition(".")[0]
         for key, value in entries
@@ -163,7 +164,7 @@ def environment(
     config: Sequence[Entry],
     more: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """All that git finds in its environment: nothing of ours leaks in, nothing is asked."""
+    """Return the whole environment for git: nothing of ours leaks in, and git asks nothing."""
     found = {
         "PATH": path,
         "HOME": home,
@@ -196,7 +197,7 @@ def environment(
 
 
 def check_revision(text: str) -> str:
-    """A revision that cannot be taken for an option, a path or a pattern."""
+    """Check a revision: it must not be taken as an option, a path or a pattern."""
     if not text or len(text) > LONGEST_REVISION or _OPTION.match(text):
         raise Refused(f'"{text[:60]}" is no revision', "a commit, a branch, a tag, HEAD~2")
     if not _REVISION.fullmatch(text) or ":" in text.replace(":/", "", 1) or text.startswith(":"):
@@ -205,7 +206,7 @@ def check_revision(text: str) -> str:
 
 
 def split_range(text: str) -> tuple[str, str, str] | None:
-    """Both ends of `a..b` or `a...b`, and the dots; an end left out is HEAD."""
+    """Return both ends of `a..b` or `a...b`, and the dots; a missing end is HEAD."""
     found = _RANGE.fullmatch(text)
     if found is None:
         return None
@@ -214,7 +215,7 @@ def split_range(text: str) -> tuple[str, str, str] | None:
 
 
 def check_name(text: str, what: str) -> str:
-    """A name for a branch or a tag, by git's own rules."""
+    """Check a name for a branch or a tag, by git's own rules."""
     parts = text.split("/")
     is_wrong = (
         not text
@@ -233,7 +234,7 @@ def check_name(text: str, what: str) -> str:
 
 
 def literal_paths(paths: Sequence[str], denied: Sequence[str] = ()) -> list[str]:
-    """Paths of a work tree as git takes them word for word, and what is left out of them."""
+    """Return paths of a work tree that git takes literally, and paths to leave out."""
     for path in paths:
         if path.startswith("/") or ".." in path.split("/"):
             raise UsageError(f'"{path[:60]}" is no path of a work tree')

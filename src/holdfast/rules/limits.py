@@ -1,6 +1,6 @@
 """Whether a run uses more than it may, and whether the host has room for another. Pure.
 
-No clock and no I/O: numbers come in. Every verdict names what was measured and what is allowed.
+Numbers come in. Every verdict names what was measured and what is allowed.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from holdfast.vocabulary.specs.resources import HostLimits
 from holdfast.vocabulary.specs.services import ServiceSpec
 
 SMOOTHING_SECONDS = 10.0
-"""One short peak of the host refuses nobody."""
+"""One short peak of the host refuses nothing."""
 CLEAR_BELOW = 0.9
-"""A limit that was reached is left only a tenth below it: numbers at the edge do not flap."""
+"""A limit is cleared only a tenth below it, so that numbers at the edge do not flap."""
 CPU_LOOKS = 3
-"""Looks in a row beyond `cpu_limit` that count: one peak does not."""
+"""So many samples in a row beyond `cpu_limit` count: one peak does not."""
 
 
 class HostLoad(msgspec.Struct, frozen=True):
-    """The host, smoothed. None: not known yet."""
+    """The load of the host, smoothed. None: not known yet."""
 
     processes: int
     cpu: float | None = None
@@ -31,7 +31,7 @@ class HostLoad(msgspec.Struct, frozen=True):
 
 
 def smooth(before: float | None, value: float, seconds: float) -> float:
-    """An average in which what is ten seconds old counts for about a third."""
+    """Return an average in which a value from ten seconds ago counts for about a third."""
     if before is None:
         return value
     weight = 1 - math.exp(-max(0.0, seconds) / SMOOTHING_SECONDS)
@@ -39,7 +39,7 @@ def smooth(before: float | None, value: float, seconds: float) -> float:
 
 
 def obstacle(limits: HostLimits, measured: HostLoad) -> str | None:
-    """Why nothing may be started now, in words; None: it may."""
+    """Return in words why nothing may be started now; None: it may."""
     if limits.max_processes is not None and measured.processes >= limits.max_processes:
         live = measured.processes
         running = "1 service runs" if live == 1 else f"{live} services run"
@@ -74,7 +74,7 @@ class Breach(NamedTuple):
 
 
 class LimitState(msgspec.Struct, frozen=True):
-    """What is remembered of a run between two looks."""
+    """What is remembered of a run between two samples."""
 
     reached: frozenset[str] = frozenset()
     cpu_looks: int = 0
@@ -83,7 +83,7 @@ class LimitState(msgspec.Struct, frozen=True):
 class Verdict(msgspec.Struct, frozen=True):
     standing: LimitState
     breaches: tuple[Breach, ...]
-    """Limits reached since the last look."""
+    """Limits reached since the last sample."""
     cleared: tuple[str, ...]
     """Limits that were reached and are not any more."""
 
@@ -91,7 +91,7 @@ class Verdict(msgspec.Struct, frozen=True):
 def judge(
     spec: ServiceSpec, before: LimitState, use: ResourceUse, enforced: frozenset[str] = frozenset()
 ) -> Verdict:
-    """What follows from a look; the kernel holds the run to the limits that are `enforced`."""
+    """Return what follows from a sample; the kernel itself enforces the limits in `enforced`."""
     cpu_looks = before.cpu_looks + 1 if _is_beyond(use.cpu, spec.cpu_limit) else 0
     breaches: list[Breach] = []
     cleared: list[str] = []
@@ -109,7 +109,7 @@ def judge(
 
 
 def has_limits(spec: ServiceSpec) -> bool:
-    """Whether something depends on what its runs use."""
+    """Return whether it has any limit."""
     limits = (spec.memory_limit, spec.cpu_limit, spec.process_limit)
     return any(limit is not None for limit in limits)
 
@@ -144,6 +144,6 @@ def _is_beyond(value: float, most: float | None) -> bool:
 
 
 def _percent(found: float, most: float) -> str:
-    """Never rounded onto the limit that it is beyond."""
+    """Format a percentage, never rounded down to the limit that it exceeds."""
     shown = f"{found:.0f}"
     return shown if float(shown) > most else f"{found:.2f}"

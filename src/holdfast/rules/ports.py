@@ -1,7 +1,7 @@
-"""Which port a service gets, and where its number goes. Pure: what is free is asked of others.
+"""Which port a service gets, and where its number goes. Pure: the caller says what is free.
 
-A lease is sticky: the same service of the same Holdfast gets the same port again, unless a
-stranger has it. A port is leased once among all Holdfasts of a user.
+A lease is sticky: the same service of the same Holdfast gets the same port again, unless another
+process holds it. A port is leased once among all Holdfasts of a user.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PLACEHOLDER = pattern(r"\{\{\s*(?:port|ports\.([A-Za-z0-9_-]+))\s*\}\}")
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """For whom a port is leased: one service of one Holdfast."""
+    """The holder of a lease: one service of one Holdfast."""
 
     state: str
     service: str
@@ -33,11 +33,11 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     service: str
     state: str
-    """The state folder of its Holdfast: who it is."""
+    """The state folder of its Holdfast, which identifies it."""
     project: str
     since: float
     is_active: bool = True
-    """Whether a run has it; else it is only reserved."""
+    """Whether a run has it; otherwise it is only reserved."""
 
     @property
     def holder(self) -> Holder:
@@ -53,7 +53,7 @@ class LeaseRequest(msgspec.Struct, frozen=True):
 
 
 class PortUnavailable(Exception):
-    """A port cannot be had: somebody listens there, or it is leased to somebody else."""
+    """A port is not available: a process listens there, or it is leased to another service."""
 
     def __init__(self, port: int, lease: Lease | None = None) -> None:
         super().__init__(port)
@@ -71,9 +71,9 @@ def assign(
     is_free: Callable[[int], bool],
     is_there: Callable[[str], bool],
 ) -> tuple[dict[str, int], list[Lease]]:
-    """The port for each name, and all leases from now on.
+    """Return the port for each name, and all leases from now on.
 
-    `is_free`: nobody listens there. `is_there`: the Holdfast of a state folder runs.
+    `is_free` says that nothing listens there; `is_there`, that the Holdfast of a state folder runs.
     """
     known = {lease.port: lease for lease in leases}
     own = {lease.name: lease for lease in known.values() if lease.holder == asked.holder}
@@ -120,7 +120,7 @@ def _any(
     is_there: Callable[[str], bool],
 ) -> int:
     low, high = asked.span
-    # What its other ports are, or had before, is theirs.
+    # Its other ports, present or former, belong to their names.
     others = {port for port in asked.ports.values() if port != AUTO}
     others |= {own[other].port for other in asked.ports if other != name and other in own}
     before = own[name].port if name in own else AUTO
@@ -129,7 +129,7 @@ def _any(
     for port in range(low, high + 1):
         if port not in known and port not in others and is_free(port):
             return port
-    # None is left: those of a Holdfast that does not run are given away, the oldest first.
+    # None is left: leases of a Holdfast that does not run are given away, the oldest first.
     for lease in sorted(known.values(), key=lambda lease: lease.since):
         is_given_up = lease.holder != asked.holder and not is_there(lease.state)
         if is_given_up and low <= lease.port <= high and is_free(lease.port):
@@ -142,7 +142,7 @@ def without(leases: Iterable[Lease], holder: Holder) -> list[Lease]:
 
 
 def rested(leases: Iterable[Lease], holder: Holder) -> list[Lease]:
-    """Its run is over: the ports stay reserved for it."""
+    """Return the leases after its run ended: its ports stay reserved."""
     return [
         msgspec.structs.replace(lease, is_active=False) if lease.holder == holder else lease
         for lease in leases
@@ -150,26 +150,26 @@ def rested(leases: Iterable[Lease], holder: Holder) -> list[Lease]:
 
 
 def variable(name: str) -> str:
-    """The environment variable that tells a port."""
+    """Return the environment variable for a port."""
     if name == SINGLE:
         return "PORT"
     return "PORT_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
 
 
 def compact(text: str) -> str:
-    """Placeholders without spaces, so that each stays within one word."""
+    """Remove spaces from placeholders, so that each stays within one word."""
     return (
         PLACEHOLDER.sub(lambda found: re.sub(r"\s", "", found[0]), text) if "{{" in text else text
     )
 
 
 def names_in(text: str) -> list[str]:
-    """The ports that a text asks for."""
+    """Return the ports that a text asks for."""
     return [found[1] or SINGLE for found in PLACEHOLDER.finditer(text)] if "{{" in text else []
 
 
 def fill(text: str, ports: Mapping[str, int]) -> str:
-    """The text with the numbers of its ports; a name that is not there is left as it is."""
+    """Return the text with the numbers of its ports; an unknown name stays as it is."""
     if "{{" not in text:
         return text
     return PLACEHOLDER.sub(lambda found: str(ports.get(found[1] or SINGLE, found[0])), text)

@@ -1,9 +1,9 @@
 """When a scheduled service is started, from the wall clock and what was done before. Pure.
 
-A local time that does not exist (clocks go forward) counts at the first minute that does;
-one that exists twice counts once. What goes by the hour or more often goes on by real time,
-also when the clock itself is set back; what comes rarely is not repeated by that.
-Times that nobody was there for are missed, unless they are to be caught up, then once.
+A local time that does not exist (clocks go forward) counts at the first minute that does; one that
+exists twice counts once. A schedule by the hour or more often follows real time, even when the
+clock is set back; a rarer one is not repeated by that. Times at which there was no supervisor are
+missed, unless they are to be caught up, then once.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from cronsim import CronSim, CronSimError
 from holdfast.vocabulary.specs.services import ScheduleSpec
 
 LATE_SECONDS = 60.0
-"""A start that comes this late still counts: somebody was busy, or was being replaced."""
+"""A start that comes this late still counts: the supervisor was busy, or was being replaced."""
 STEP_BACK_SECONDS = 3 * 3600.0
-"""A clock that is set back by less does not repeat what was done; one by more was wrong."""
+"""A clock set back by less does not repeat what was done; one set back by more was wrong."""
 OFTEN_SECONDS = 3600.0
-"""What comes so often does not wait for a clock that was set back to be where it was."""
+"""A schedule this frequent does not wait until a clock that was set back catches up."""
 LOOK_SECONDS = 60.0
-"""The longest sleep: after it the wall clock is asked again, as it may have been set."""
+"""The longest sleep: after it the wall clock is read again, as it may have been set."""
 NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -43,15 +43,15 @@ class Look(NamedTuple):
     due: float | None
     """Start it now, for this time."""
     missed: float | None
-    """This time went by; it is not made good."""
+    """This time passed, and is not caught up."""
     handled: float
     """All times up to here are settled."""
     next: float | None
-    """The time after that; None: there is none in the next fifty years."""
+    """The next time; None: there is none in the next fifty years."""
 
 
 def cron_of(text: str) -> str:
-    """A cron expression as it is compared and kept; raises ValueError for what is none."""
+    """Return a cron expression in its normal form; raises ValueError if it is none."""
     words = text.split()
     if len(words) == 1 and words[0].startswith("@"):
         if words[0].lower() not in NICKNAMES:
@@ -74,7 +74,7 @@ def cron_of(text: str) -> str:
 
 
 def look(spec: ScheduleSpec, zone: tzinfo, handled: float, now: float) -> Look:
-    """What is due at `now`, when all times up to `handled` are settled."""
+    """Return what is due at `now`, when all times up to `handled` are settled."""
     if handled > now and _goes_on(spec, zone, handled, now):
         handled = now
     latest = _latest(spec, zone, handled, now) if now > handled else None
@@ -86,7 +86,7 @@ def look(spec: ScheduleSpec, zone: tzinfo, handled: float, now: float) -> Look:
 
 
 def _goes_on(spec: ScheduleSpec, zone: tzinfo, handled: float, now: float) -> bool:
-    """Whether a clock that was set back since `handled` is followed at once."""
+    """Return whether to follow at once a clock that was set back since `handled`."""
     if spec.every is not None or handled - now > STEP_BACK_SECONDS:
         return True
     following = _next(spec, zone, handled)
@@ -95,7 +95,7 @@ def _goes_on(spec: ScheduleSpec, zone: tzinfo, handled: float, now: float) -> bo
 
 
 def sleep_seconds(following: float | None, now: float) -> float:
-    """How long until the next look."""
+    """Return how long to wait until the next look."""
     return LOOK_SECONDS if following is None else min(LOOK_SECONDS, max(0.0, following - now))
 
 
@@ -109,9 +109,9 @@ def _next(spec: ScheduleSpec, zone: tzinfo, after: float) -> float | None:
 
 
 def _latest(spec: ScheduleSpec, zone: tzinfo, handled: float, now: float) -> float | None:
-    """The newest time after `handled` that has come."""
+    """Return the newest time after `handled` that has come."""
     if spec.every is not None:
-        # A hair more: of large numbers, the sum and the difference do not agree to the last bit.
+        # A little more, because sums and differences of large numbers differ in the last bit.
         count = floor((now - handled) / spec.every + 1e-6)
         return handled + count * spec.every if count > 0 else None
     # One second more, so that a time that is just now is found.

@@ -1,7 +1,7 @@
-"""How a search is put to ripgrep, and how much of a line is told. Pure.
+"""How a search is passed to ripgrep, and how much of a line is shown. Pure.
 
-Whatever a caller gives stands behind an option's own `=` or behind `--`: it is never an option
-itself, and no file of settings is read.
+What a caller gives stands after an option's own `=` or after `--`: it is never an option itself,
+and no settings file is read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.search import Search, SearchLogs
 
 LONGEST_SHOWN = 400
-"""Bytes of a line that are told."""
+"""So many bytes of a line are shown."""
 _BEFORE = 120
 _LONGEST_CURSOR = 8192
 _ALWAYS = ("--no-config", "--color=never", "--no-follow", "--no-mmap", "--threads=1")
@@ -33,7 +33,7 @@ _MODES = {
 
 
 def words_for_files(command: Search, excluded: Sequence[str], target: str) -> list[str]:
-    """Everything behind the program's name; `excluded` are globs that nothing brings back."""
+    """Return the arguments; `excluded` are globs that nothing brings back."""
     words = [*_ALWAYS, "--sort=path", "--one-file-system", "--no-require-git"]
     words += [*_MODES[command.mode], *_pattern(command)]
     if command.mode == "content" and command.context:
@@ -47,12 +47,12 @@ def words_for_files(command: Search, excluded: Sequence[str], target: str) -> li
 
 
 def words_for_proof(command: Search, paths: Sequence[str]) -> list[str]:
-    """The same once more in these very files: how many lines of each match."""
+    """Return the arguments to count the matching lines of these very files."""
     return [*_ALWAYS, *_MODES["count"], *_pattern(command), "--", *paths]
 
 
 def words_for_logs(command: SearchLogs, most: int | None, paths: Sequence[str]) -> list[str]:
-    """`most`: lines of each file that can matter."""
+    """Return the arguments; `most` is the number of lines of each file that can matter."""
     words = [*_ALWAYS, "--json", "--text", "--encoding=none", "--no-ignore", "--hidden"]
     words += [*_pattern(command), *([] if most is None else [f"--max-count={most}"])]
     return [*words, "--", *paths]
@@ -69,7 +69,7 @@ class Shown(NamedTuple):
 
 
 def shown_line(line: bytes, start: int, most: int = LONGEST_SHOWN) -> Shown:
-    """A line, or the part of it around a place."""
+    """Return a line, or the part of it around a place."""
     line = line.rstrip(b"\r\n")
     if len(line) <= most:
         return Shown(line.decode("utf-8", "replace"), False)
@@ -84,7 +84,7 @@ def shown_line(line: bytes, start: int, most: int = LONGEST_SHOWN) -> Shown:
 
 
 class FilePlace(NamedTuple):
-    """The last line that was told."""
+    """The last line that was shown."""
 
     path: str
     line: int
@@ -97,7 +97,7 @@ class FilePlace(NamedTuple):
 
 
 def path_key(path: str) -> list[bytes]:
-    """Orders paths as ripgrep sorts them: name by name."""
+    """Return a key that sorts paths as ripgrep does: name by name."""
     return path.encode("utf-8", "surrogateescape").split(b"/")
 
 
@@ -115,7 +115,7 @@ def file_place(text: str | None) -> FilePlace | None:
 
 
 class LogPlace(NamedTuple):
-    """The last line that was told: a position in the log of a service."""
+    """The last line that was shown: a position in the log of a service."""
 
     service: str
     position: int

@@ -1,4 +1,4 @@
-"""What a session may ask for, how long it lives, and what becomes of what it started. Pure."""
+"""What a session may ask for, how long it lives, and what becomes of its services. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_FATE: Fate = "stop"
 
 @lru_cache(maxsize=16)
 def granted(mcp: McpSpec, *, is_supervised: bool) -> Scopes:
-    """What the configuration gives to assistants; to a supervised run only if it says so."""
+    """Return what the configuration gives to assistants; to a supervised run only if it says so."""
     readable = (None, "process", *mcp.toolsets)
     commands = [
         name
@@ -37,7 +37,7 @@ def granted(mcp: McpSpec, *, is_supervised: bool) -> Scopes:
 
 
 def grace_of(asked: float | None) -> float:
-    """The grace that a session gets; what makes no sense is bounded."""
+    """Return the grace that a session gets; senseless values are bounded."""
     if asked is None or asked != asked:
         return DEFAULT_GRACE
     return min(max(asked, SHORTEST_GRACE), LONGEST_GRACE)
@@ -46,9 +46,9 @@ def grace_of(asked: float | None) -> float:
 def claimed(
     owner: Owner | None, session: str | None, new: Owner | None, *, is_running: bool
 ) -> Owner | None:
-    """Whose a service is after a start by this session, or by a person (None).
+    """Return the owner of a service after a start by this session, or by a person (None).
 
-    What ran already is joined, never taken; what a person wants is the person's.
+    A running service is joined, never taken over; what a person starts is the person's.
     """
     if session is None or new is None:
         return None
@@ -60,10 +60,10 @@ def claimed(
 
 
 def left(owner: Owner, session: str, clients: dict[str, str]) -> tuple[Owner | None, bool]:
-    """Whose a service is when this session is over, and whether its fate follows now.
+    """Return the owner of a service when this session is over, and whether its fate follows now.
 
-    `clients` are the sessions that go on. The next of those that joined takes the place of
-    the first, so that it stays until both have left.
+    `clients` are the sessions that go on. The next session that joined becomes the owner, so the
+    service stays until both have left.
     """
     others = tuple(one for one in owner.with_others if one != session and one in clients)
     if owner.session != session:
@@ -76,7 +76,7 @@ def left(owner: Owner, session: str, clients: dict[str, str]) -> tuple[Owner | N
 
 
 def started_by(owner: Owner) -> str:
-    """Whose a service is, in words."""
+    """Return in words whose a service is."""
     through = f" through {owner.call}" if owner.call else ""
     gone = ", which is over" if owner.ended else ""
     others = len(owner.with_others)
@@ -85,12 +85,12 @@ def started_by(owner: Owner) -> str:
 
 
 def fate_of(configured: Fate | None, asked: Fate) -> Fate:
-    """A service's own word goes before the session's."""
+    """Return the fate: the service's own setting wins over the session's."""
     return configured or asked
 
 
 def expires_in(grace: float, idle: float, *, is_held: bool) -> float | None:
-    """Seconds until a session ends by itself; None: not while somebody holds it."""
+    """Return the seconds until a session ends by itself; None: not while a connection holds it."""
     return None if is_held else max(0.0, grace - idle)
 
 
@@ -99,7 +99,7 @@ def is_due(grace: float, idle: float, *, is_held: bool) -> bool:
 
 
 def unknown_owners(owners: Collection[Owner], sessions: Collection[str]) -> list[Owner]:
-    """Those whose session is not there any more."""
+    """Return the owners whose session does not exist any more."""
     return [owner for owner in owners if owner.session not in sessions and not owner.ended]
 
 

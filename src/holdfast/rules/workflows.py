@@ -1,6 +1,6 @@
-"""What running a custom command means: its words, where and for how long, how it is told. Pure.
+"""What running a custom command means: its words, where and for how long, how it is shown. Pure.
 
-Whether it may be run is decided by `rules.authority.commands`.
+`rules.authority.commands` decides whether it may be run.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ class Prepared(NamedTuple):
 
     argv: tuple[str, ...]
     working_dir: str | None
-    """None, or relative: to where the service or the project is."""
+    """None, or relative to the folder of the service or the project."""
     env: dict[str, str]
     timeout: float
     what: str
-    """As it may be told: without secrets, and not too long."""
+    """A text that may be shown: without secrets, and not too long."""
 
 
 def kind_of(command: CustomCommand, settings: Settings) -> str:
-    """The type that it says, or what its name means here."""
+    """Return the type that it gives, or what its name means here."""
     if command.command_type is not None:
         return command.command_type
     return NAMED if command.command in settings.commands else BINARY
 
 
 def argv_of(command: CustomCommand, settings: Settings) -> tuple[str, ...]:
-    """The words to execute; UsageError for what only a shell would understand."""
+    """Return the words to execute; raises UsageError for what only a shell would understand."""
     kind, args = kind_of(command, settings), tuple(command.args or ())
     if kind == NAMED:
         return settings.commands[command.command].argv
@@ -53,7 +53,7 @@ def argv_of(command: CustomCommand, settings: Settings) -> tuple[str, ...]:
 
 
 def prepare(command: CustomCommand, settings: Settings, timeout: float | None = None) -> Prepared:
-    """What running a permitted command means."""
+    """Return what running a permitted command means."""
     kind = kind_of(command, settings)
     if kind == NAMED:
         spec = settings.commands.get(command.command)
@@ -72,7 +72,7 @@ def prepare(command: CustomCommand, settings: Settings, timeout: float | None = 
 
 
 def prepare_spec(spec: CommandSpec, settings: Settings, timeout: float | None = None) -> Prepared:
-    """What running a command of the configuration means."""
+    """Return what running a command of the configuration means."""
     what = redact(spec.argv[2]) if spec.argv[:2] == SHELL_WORDS else shown(spec.argv)
     return Prepared(
         argv=spec.argv,
@@ -84,7 +84,7 @@ def prepare_spec(spec: CommandSpec, settings: Settings, timeout: float | None = 
 
 
 def shown(argv: tuple[str, ...]) -> str:
-    """A command as it may be told."""
+    """Return a command as it may be shown."""
     return " ".join(shlex.quote(word) for word in redact_arguments(argv))
 
 

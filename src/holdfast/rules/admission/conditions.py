@@ -1,8 +1,8 @@
-"""Whether what a service needs of another one is there, and if not, what is awaited. Pure.
+"""Whether a service has what it needs of another one, and if not, what it waits for. Pure.
 
-Decided from plain facts of the needed service. An obstacle says in words what is awaited,
-and how much hope there is: that decides whether the one who asked for a start is kept
-waiting. The start itself is never given up.
+Decided from plain facts of the needed service. An obstacle says in words what is missing, and how
+soon it may be gone. That prospect decides how long the caller of a start waits. The start itself is
+never given up.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class Prospect(IntEnum):
     BRIEF = 0
     """It is on its way."""
     LASTING = 1
-    """It will take as long as the needed service takes."""
+    """It takes as long as the needed service takes."""
     TROUBLED = 2
-    """The needed service is in trouble; it is tried again."""
+    """The needed service is in trouble, and is tried again."""
     NONE = 3
     """It has failed or is stopped: nothing happens by itself."""
 
 
 class Provider(msgspec.Struct, frozen=True):
-    """A needed service, as far as conditions ask."""
+    """The facts of a needed service that conditions ask for."""
 
     name: str
     state: State
@@ -39,9 +39,9 @@ class Provider(msgspec.Struct, frozen=True):
     is_wanted: bool
     condition: Condition
     has_line: bool = False
-    """Whether its newest run printed the line that is awaited."""
+    """Whether its newest run printed the awaited line."""
     waits: Prospect | None = None
-    """How much hope there is for what it waits for itself."""
+    """The prospect of what it waits for itself."""
     reason: str | None = None
 
 
@@ -53,7 +53,7 @@ class Obstacle(msgspec.Struct, frozen=True):
 
 
 def obstacle(needed: Dependency, provider: Provider) -> Obstacle | None:
-    """What is missing of this service; None when the condition is met."""
+    """Return what is missing of this service; None if the condition is met."""
     if is_met(needed, provider):
         return None
     situation, prospect = _situation(needed, provider)
@@ -61,13 +61,13 @@ def obstacle(needed: Dependency, provider: Provider) -> Obstacle | None:
 
 
 def missing(needed: Dependency) -> Obstacle:
-    """The obstacle of a service that nobody has declared."""
+    """Return the obstacle of a service that is not declared."""
     return Obstacle(f"{needed.service} {_wish(needed)} (there is no such service)", Prospect.NONE)
 
 
 def is_met(needed: Dependency, provider: Provider) -> bool:
     state, condition = provider.state, provider.condition
-    # What is about to run again, or on its way out, has nothing to offer any more.
+    # A service that is about to run again, or to stop, offers nothing any more.
     is_done = state is State.EXITED and provider.waits is None
     is_there = is_done or (provider.is_up and state is not State.STOPPING)
     match needed.condition:
@@ -78,7 +78,7 @@ def is_met(needed: Dependency, provider: Provider) -> bool:
         case "healthy":
             if state is not State.RUNNING or condition.is_ready is False:
                 return False
-            # With no liveness probe, readiness is all that is asked of its health.
+            # Without a liveness probe, readiness is all that is asked of its health.
             return condition.health == HEALTHY or (
                 condition.health is None and condition.is_ready is True
             )
@@ -101,7 +101,7 @@ def _wish(needed: Dependency) -> str:
 
 
 def _situation(needed: Dependency, provider: Provider) -> tuple[str, Prospect]:
-    """What the service does instead, and whether that leads anywhere."""
+    """Return what the service does instead, and whether that leads anywhere."""
     is_brief = needed.condition == "started"
     if provider.waits is not None and provider.is_wanted:
         waits = provider.waits if is_brief else max(provider.waits, Prospect.LASTING)

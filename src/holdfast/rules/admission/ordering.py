@@ -1,7 +1,7 @@
 """In which order services start and stop, from what each one needs. Pure.
 
-`needs` maps every service to the names it depends on. A layer holds what may start at once.
-Unknown names and cycles are errors that name them; nothing is ever dropped to make it fit.
+`needs` maps every service to the names it depends on. A layer holds services that may start at
+once. Unknown names and cycles are errors that name them; nothing is dropped to make it fit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class DependencyCycle(ValueError):
 
 
 class UnknownDependency(ValueError):
-    """A service needs a name that is not there."""
+    """A service needs a name that does not exist."""
 
     def __init__(self, service: str, needed: str) -> None:
         super().__init__(f'{service} depends on "{needed}", which does not exist')
@@ -29,12 +29,12 @@ class UnknownDependency(ValueError):
 
 
 def start_layers(needs: Needs) -> tuple[tuple[str, ...], ...]:
-    """Layers in starting order, each as early as its needs allow, declared order within."""
+    """Return layers in starting order, each service as early as possible, declared order within."""
     level = dict.fromkeys(needs, 0)
     missing = {name: len(set(needed)) for name, needed in needs.items()}
     waiting = dependents(needs)
     ready = [name for name, count in missing.items() if not count]
-    # Grows while it is walked: each edge is looked at once.
+    # It grows while it is walked: each edge is looked at once.
     for name in ready:
         for dependent in waiting[name]:
             level[dependent] = max(level[dependent], level[name] + 1)
@@ -50,7 +50,7 @@ def start_layers(needs: Needs) -> tuple[tuple[str, ...], ...]:
 
 
 def stop_layers(needs: Needs) -> tuple[tuple[str, ...], ...]:
-    """Layers in stopping order: whatever depends on a service stops before it."""
+    """Return layers in stopping order: dependents stop before what they depend on."""
     return start_layers(dependents(needs))
 
 
@@ -59,7 +59,7 @@ def start_order(needs: Needs) -> tuple[str, ...]:
 
 
 def check(needs: Needs) -> None:
-    """Raise for the first unknown name, else for the first cycle."""
+    """Raise for the first unknown name, otherwise for the first cycle."""
     for service, needed in needs.items():
         for name in needed:
             if name not in needs:
@@ -69,7 +69,7 @@ def check(needs: Needs) -> None:
 
 
 def cycles(needs: Needs) -> tuple[tuple[str, ...], ...]:
-    """One cycle of each knot of services, as (a, b, a); unknown names are passed over."""
+    """Return one cycle of each connected group, as (a, b, a); unknown names are skipped."""
     found: list[tuple[str, ...]] = []
     done: set[str] = set()
     for start in needs:
@@ -91,7 +91,7 @@ def cycles(needs: Needs) -> tuple[tuple[str, ...], ...]:
 
 
 def dependents(needs: Needs) -> dict[str, list[str]]:
-    """The same graph seen from the other side: who depends on each service."""
+    """Return the reversed graph: the dependents of each service."""
     turned: dict[str, list[str]] = {name: [] for name in needs}
     for service, needed in needs.items():
         for name in dict.fromkeys(needed):
@@ -100,7 +100,7 @@ def dependents(needs: Needs) -> dict[str, list[str]]:
 
 
 def with_dependencies(names: Iterable[str], needs: Needs) -> tuple[str, ...]:
-    """These services and all they need, in starting order."""
+    """Return these services and all they need, in starting order."""
     wanted = _reachable(names, needs)
     return tuple(name for name in start_order(needs) if name in wanted)
 

@@ -1,7 +1,7 @@
-"""Which target is told of which alert, when again, and how patiently it is tried. Pure.
+"""Which target gets which alert, when it is repeated, and how a failing target is retried. Pure.
 
-A target's memory is small and durable: the number of the last event it has dealt with, and
-when it was last told of what. Times come in; nothing here knows a clock.
+The progress of a target is small and durable: the number of the last event it has dealt with, and
+when it last got which alert. Times come in; nothing here knows a clock.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ LONGEST_DELAY_SECONDS = 300.0
 PATIENCE_SECONDS = 300.0
 """A target that fails for so long becomes an alert itself."""
 MOST_REFUSALS = 5
-"""So often is one alert offered to a target that refuses this very message."""
+"""So often is one alert offered to a target that rejects this very message."""
 MOST_BEHIND = 1000
-"""A target that is more alerts behind is not told of the oldest."""
+"""A target that is further behind does not get the oldest alerts."""
 
 
 class LastDelivery(msgspec.Struct, frozen=True, kw_only=True):
-    """When a target was last told of an alert."""
+    """When a target last got an alert."""
 
     alert: str
     at: float
 
 
 class TargetProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """What a target's deliveries go on from after a restart of the supervisor."""
+    """The progress of a target, from which deliveries continue after a restart."""
 
     seq: int = 0
     """Alert events up to this one are dealt with."""
@@ -50,14 +50,14 @@ class TargetProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def place_of(alert: Alert) -> str:
-    """What a cooldown counts by."""
+    """Return the key that a cooldown counts by."""
     return "\n".join((alert.service or "", alert.cause, alert.subject))
 
 
 def is_meant(target: TargetSpec, alert: Alert, tags: Collection[str], template: str | None) -> bool:
-    """Whether a target is to hear of this alert at all."""
+    """Return whether a target gets this alert at all."""
     if alert.cause == AlertCause.DELIVERY.value and alert.subject == target.name:
-        return False  # it would have to carry the news of its own silence
+        return False  # it cannot deliver the news of its own failing
     if SEVERITIES.index(alert.severity) < SEVERITIES.index(target.severity):
         return False
     if target.causes and alert.cause not in target.causes:
@@ -71,23 +71,22 @@ def is_meant(target: TargetSpec, alert: Alert, tags: Collection[str], template: 
 
 
 def is_told(target: TargetSpec, memory: TargetProgress, alert: Alert, now: float) -> bool:
-    """Whether this raising or clearing is told, after `is_meant`."""
+    """Return whether this raising or clearing is delivered, after `is_meant`."""
     last = memory.told.get(place_of(alert))
     if alert.cleared_at is None or alert.cleared_at == alert.since:
         return last is None or last.alert == alert.id or now - last.at >= target.cooldown
-    # Who has not heard of its beginning need not hear of its end.
+    # A target that did not get the beginning need not get the end.
     return target.cleared and last is not None and last.alert == alert.id
 
 
 def seconds_until(due: float, now: float, repeat: float) -> float:
-    """How long it still is; nothing for what is further away than it can be, because the
-    clock was set back."""
+    """Return the seconds left; 0 for a time too far away, because the clock was set back."""
     left = due - now
     return left if 0 < left <= repeat else 0.0
 
 
 def reminder_at(target: TargetSpec, memory: TargetProgress, alert: Alert) -> float | None:
-    """When an open alert is told again; None: never."""
+    """Return when an open alert is repeated; None: never."""
     last = memory.told.get(place_of(alert))
     if target.repeat <= 0 or last is None or last.alert != alert.id:
         return None
@@ -121,7 +120,7 @@ def after_failure(memory: TargetProgress, reason: str, now: float) -> TargetProg
 
 
 def passed_over(memory: TargetProgress, seq: int, *, is_lost: bool = False) -> TargetProgress:
-    """Dealt with, without being told."""
+    """Return the progress after an event that is not delivered."""
     skipped = memory.skipped + int(is_lost)
     return msgspec.structs.replace(memory, seq=max(seq, memory.seq), skipped=skipped)
 
@@ -135,24 +134,24 @@ def is_failing_for_long(memory: TargetProgress, now: float) -> bool:
 
 
 def retry_delay(failures: int, random: float) -> float:
-    """Exponential with jitter; `random` is in [0, 1)."""
+    """Return an exponential delay with jitter; `random` is in [0, 1)."""
     delay = min(FIRST_DELAY_SECONDS * 2.0 ** min(max(0, failures - 1), 32), LONGEST_DELAY_SECONDS)
     return delay * (0.75 + random / 2)
 
 
 def is_refusal(status: int) -> bool:
-    """Whether an answer refuses this very message, so that the next one may pass."""
+    """Return whether a status rejects this very message, so that the next one may pass."""
     return status in (400, 405, 406, 411, 413, 414, 415, 422, 431)
 
 
 def first_seq(seqs: Collection[int]) -> int:
-    """The first of these alert events that is still told to a target so far behind."""
+    """Return the first of these alert events that is still delivered to a target so far behind."""
     ordered = sorted(seqs)
     return ordered[max(0, len(ordered) - MOST_BEHIND)] if ordered else 0
 
 
 def summary(memory: TargetProgress) -> Mapping[str, object]:
-    """What people see of a target's deliveries."""
+    """Return what people see of a target's deliveries."""
     return {
         "delivered": memory.delivered,
         "skipped": memory.skipped,

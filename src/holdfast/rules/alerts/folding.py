@@ -1,8 +1,8 @@
-"""Which events raise an alert, which repeat one, which clear one. Pure; no clock, no I/O.
+"""Which events raise an alert, repeat one, or clear one. Pure.
 
-A fold over stored events in the order of their numbers: the alerts open now and the next
-event give the changes. The same events always give the same alerts with the same ids, so a
-supervisor that died between two events goes on as if nothing had happened.
+A fold over stored events in the order of their numbers: the open alerts and the next event give the
+changes. The same events always give the same alerts with the same ids, so a supervisor that died
+between two events loses and repeats nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Key = tuple[str | None, str, str]
 """Service, cause and subject: at most one alert of these is open."""
 Open = Mapping[Key, Alert]
 MOST_OPEN = 2000
-"""More open alerts than this help nobody: the least severe, then the oldest, go."""
+"""More open alerts help nobody: the least severe, then the oldest, are cleared."""
 
 _C = AlertCause
 
@@ -28,7 +28,7 @@ OF_A_RUN = frozenset({
     _C.HEALTH_CHECK, _C.UNREADY, _C.UNHEALTHY, _C.CRASH, _C.START_FAILURE, _C.SUPPRESSED,
     _C.LIMIT, _C.TIMEOUT, _C.UNKILLABLE, _C.OTHER,
 })  # fmt: skip
-"""Causes that a requested stop ends: nobody wants the service to be well any more."""
+"""Causes that a requested stop clears: the service need not be well any more."""
 OF_A_TRIAL = frozenset({_C.HEALTH_CHECK, _C.UNREADY, _C.UNHEALTHY})
 OF_A_START = frozenset({_C.START_FAILURE, _C.SUPPRESSED, _C.UNKILLABLE})
 OF_AN_END = frozenset({_C.CRASH, _C.TIMEOUT, _C.OTHER})
@@ -49,7 +49,7 @@ def key_of(alert: Alert) -> Key:
 
 
 def applied(alerts: Open, changes: Iterable[Change]) -> dict[Key, Alert]:
-    """The alerts that are open after these changes."""
+    """Return the alerts that are open after these changes."""
     result = dict(alerts)
     for what, alert in changes:
         if what == "cleared":
@@ -60,7 +60,7 @@ def applied(alerts: Open, changes: Iterable[Change]) -> dict[Key, Alert]:
 
 
 def fold(alerts: Open, event: Event) -> list[Change]:
-    """What this event changes about the open alerts."""
+    """Return what this event changes about the open alerts."""
     rule = _RULES.get(event.kind)
     if rule is None:
         return []
@@ -81,7 +81,7 @@ def _on_transition(alerts: Open, event: Event) -> list[Change]:
         case State.RUNNING.value:
             return clear_causes(alerts, event, "it started successfully", OF_A_START)
         case State.STOPPED.value:
-            # What we stopped ourselves stays an alert until somebody starts it.
+            # What Holdfast stopped itself stays an alert until somebody starts it.
             causes = OF_A_RUN - {_C.SUPPRESSED}
             return clear_causes(alerts, event, "it was stopped", causes)
         case State.EXITED.value:
@@ -100,7 +100,7 @@ def _on_failure(alerts: Open, event: Event) -> list[Change]:
     if known is not None and event.run_id is not None and known.run_id == event.run_id:
         return []
     reason = word(event.data.get("reason")) or "it ended as a failure"
-    # That it was the last is another alert.
+    # That it was the last attempt is another alert.
     reason = reason.partition("; failed ")[0].rpartition("; last: ")[2]
     return raise_(alerts, event, _C.CRASH, "warning", f"{event.service} crashed: {reason}")
 
@@ -114,7 +114,7 @@ def _on_started(alerts: Open, event: Event) -> list[Change]:
 
 
 def _on_overlap(alerts: Open, event: Event) -> list[Change]:
-    """What was wrong with a run on trial is over with it: the other one goes on."""
+    """Clear what was wrong with a candidate when it is gone: the other run goes on."""
     if event.data.get("step") != "failed":
         return []
     because, run_id = "the run on trial is gone", event.run_id
@@ -145,7 +145,7 @@ def _on_suppressed(alerts: Open, event: Event) -> list[Change]:
 
 
 def _on_condemned(alerts: Open, event: Event) -> list[Change]:
-    """A run that we end: whoever judged it raises an alert of its own, or else we do."""
+    """A run is ended as a failure: raise an alert unless its monitor raises its own."""
     cause = word(event.data.get("cause")).lower()
     reason = word(event.data.get("reason")) or cause or "no reason is known"
     words = f"{event.service} was ended: {reason}"
@@ -157,19 +157,19 @@ def _on_condemned(alerts: Open, event: Event) -> list[Change]:
             return []
         return raise_(alerts, event, _C.LIMIT, "warning", words, subject=limit)
     if cause == "start_failure":
-        return []  # its end is told as one
+        return []  # its end has an alert of its own
     if cause == "timeout":
         return raise_(alerts, event, _C.TIMEOUT, "warning", words, counts=False)
     return raise_(alerts, event, _C.OTHER, "warning", words, subject=cause)
 
 
 def _on_recovery(alerts: Open, event: Event) -> list[Change]:
-    """What we stop for a cause of trouble is not wanted down: somebody has to look."""
+    """A service that is stopped because of trouble should not stay down: somebody has to look."""
     cause = word(event.data.get("cause"))
     reason = word(event.data.get("reason")) or cause or "why is unknown"
     if event.data.get("action") != "stop":
         words = f"{event.service} {reason}"
-        is_late = cause == "timeout"  # nobody else tells of that
+        is_late = cause == "timeout"  # no other event says that
         return raise_(alerts, event, _C.TIMEOUT, "warning", words) if is_late else []
     words = f"{event.service} was stopped: {reason}"
     return raise_(alerts, event, _C.SUPPRESSED, "critical", words)
@@ -191,7 +191,7 @@ def _on_removed(alerts: Open, event: Event) -> list[Change]:
 def _on_health_failed(alerts: Open, event: Event) -> list[Change]:
     probe = _probe(event)
     if set(probe.split("+")) <= {"startup", "readiness"}:
-        return []  # before a service is ready that is nothing special; afterwards it is told
+        return []  # before a service is ready this is normal; afterwards it is reported
     reason = word(event.data.get("reason")) or "no reason is known"
     words = f"{event.service}: the {probe} check failed: {reason}".replace("  ", " ")
     times = 1 + _untold(event)
@@ -213,7 +213,7 @@ def _on_health_passed(alerts: Open, event: Event) -> list[Change]:
 
 
 def _untold(event: Event) -> int:
-    """Failed checks that were no events: the next one tells how many."""
+    """Return how many failed checks were no events: the next event says how many."""
     untold = event.data.get("untold")
     return untold if isinstance(untold, int) else 0
 
@@ -346,7 +346,7 @@ def _on_keeper_replaced(alerts: Open, event: Event) -> list[Change]:
 
 def _on_history_lost(alerts: Open, event: Event) -> list[Change]:
     if event.kind == Kind.EVENTS_DROPPED.value and not event.data.get("lost"):
-        return []  # too old to keep: that is as it should be
+        return []  # too old to keep: that is normal
     words = "a part of the history was lost: "
     if event.kind == Kind.DATABASE_REPLACED.value and not event.data.get("moved_to"):
         words += "its file was deleted or exchanged, and was begun anew"
@@ -419,7 +419,7 @@ def clear(
     *,
     times: int = 0,
 ) -> list[Change]:
-    """End alerts; `times` is how often more they were repeated until now."""
+    """Clear alerts; `times` adds the repetitions until now."""
     return [
         Change(
             "cleared",
@@ -447,7 +447,7 @@ def clear_causes(
 
 
 def word(value: Any) -> str:
-    """A fact of an event as text; what is missing is empty."""
+    """Return a fact of an event as text; a missing one is empty."""
     return "" if value is None or isinstance(value, bool) else str(value)
 
 

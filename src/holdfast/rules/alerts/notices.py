@@ -19,7 +19,7 @@ class Notice(msgspec.Struct, frozen=True):
 
     alert: Alert
     seq: int
-    """Of the event that tells of it; 0 for a reminder."""
+    """The number of its event; 0 for a reminder."""
     what: str
     """raised, cleared or reminder"""
     project: str
@@ -27,7 +27,7 @@ class Notice(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The same for every attempt to tell the same: who got it twice knows by this."""
+        """A key that is the same for every attempt, so that a receiver recognises repetitions."""
         return f"{self.alert.id}:{self.what}:{self.alert.count if self.what == 'reminder' else ''}"
 
 
@@ -37,7 +37,7 @@ def what_of(alert: Alert) -> str:
 
 
 def fields(notice: Notice) -> dict[str, Any]:
-    """The alert as JSON; the message is redacted, because it leaves this machine."""
+    """Return the alert as JSON; the message is redacted, because it leaves this machine."""
     alert = msgspec.structs.asdict(notice.alert)
     alert["message"] = redact(notice.alert.message)
     return {
@@ -51,7 +51,7 @@ def fields(notice: Notice) -> dict[str, Any]:
 
 
 def text(notice: Notice) -> str:
-    """The alert in a line."""
+    """Return the alert in a line."""
     alert = notice.alert
     where = f" ({notice.host})" if notice.host else ""
     message = redact(alert.message)
@@ -63,13 +63,13 @@ def text(notice: Notice) -> str:
 
 
 def body(notice: Notice, style: str) -> bytes:
-    """What a webhook is sent."""
+    """Return the body for a webhook."""
     content = {"text": text(notice)} if style == "text" else fields(notice)
     return json.dumps(content, ensure_ascii=False).encode()
 
 
 def variables(notice: Notice) -> dict[str, str]:
-    """What a command finds in its environment."""
+    """Return the environment variables for a command."""
     alert = notice.alert
     return {
         "HOLDFAST_ALERT": json.dumps(fields(notice), ensure_ascii=False),
@@ -83,7 +83,7 @@ def variables(notice: Notice) -> dict[str, str]:
 
 
 def desktop_argv(notice: Notice, platform: str) -> tuple[str, ...]:
-    """The command that shows it; words are arguments, never a script."""
+    """Return the command that shows it; words are arguments, never a script."""
     title = f"Holdfast: {notice.alert.service or notice.alert.cause}"
     if platform == "darwin":
         script = ("on run words", "display notification (item 1 of words) with title "
@@ -91,7 +91,7 @@ def desktop_argv(notice: Notice, platform: str) -> tuple[str, ...]:
         lines = [word for line in script for word in ("-e", line)]
         return ("osascript", *lines, text(notice), title)
     urgency = _URGENCY[notice.alert.severity]
-    # It takes a body for markup, and a backslash in it for an escape; a title for neither.
+    # notify-send takes the body as markup with escapes, but not the title.
     body = text(notice).replace("\\", "\\\\")
     body = body.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return ("notify-send", "--app-name=Holdfast", f"--urgency={urgency}", "--", title, body)

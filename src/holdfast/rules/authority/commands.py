@@ -1,7 +1,8 @@
 """THE policy whether a custom command may be run. Pure.
 
-The server's settings decide; what the caller says of its own command can only refuse it. Asked
-by `app.application` before any handler. Every refusal says which setting would allow it.
+The server's settings decide; what the caller says about its own command can only refuse it.
+`app.application` asks before any handler. Every refusal says which setting would allow it. For
+assistants, `mcp: {run: …}` decides which programs they may run.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _BY_PROGRAM = {program: kind for kind, program in TOOLS.items()}
 
 
 def permit_commands(actor: Actor, command: Command, settings: Settings) -> Verdict:
-    """Whether an actor may have the commands run that this command carries."""
+    """Return whether an actor may run the commands that this command carries."""
     asked: list[CustomCommand] = []
     match command:
         case CustomRestart():
@@ -62,7 +63,7 @@ def permit_commands(actor: Actor, command: Command, settings: Settings) -> Verdi
 
 
 def permit_command(actor: Actor, command: CustomCommand, settings: Settings) -> Verdict:
-    """Whether an actor may have this one run."""
+    """Return whether an actor may run this command."""
     if command.is_safe is False:
         return _no(command, "it says of itself that it is not safe (is_safe: false)")
     if settings.is_production and command.allowed_in_production is False:
@@ -81,7 +82,7 @@ def permit_command(actor: Actor, command: CustomCommand, settings: Settings) -> 
 
 
 def permit_run(actor: Actor, command: Run, settings: Settings) -> Verdict:
-    """Whether an actor may have this program supervised."""
+    """Return whether an actor may have this program supervised."""
     if actor.door is Door.CLI:
         return ALLOWED_BY_SETTINGS
     mcp = settings.mcp
@@ -99,7 +100,7 @@ def permit_run(actor: Actor, command: Run, settings: Settings) -> Verdict:
         allowed = ", ".join(" ".join(words) for words in mcp.programs) or "nothing"
         return Verdict(False, f'"{program}": `mcp: {{run: …}}` allows only {allowed}')
     if command.environment:
-        # Another PATH or a library to preload would make the allowed words run something else.
+        # Another PATH or a preloaded library would make the allowed words run something else.
         return Verdict(False, "where programs are listed, the caller gives no environment")
     if "/" in command.argv[0] and folder != "." and not os.path.isabs(command.argv[0]):
         return Verdict(False, f'"{command.argv[0]}" is another program in another folder')
@@ -107,7 +108,7 @@ def permit_run(actor: Actor, command: Run, settings: Settings) -> Verdict:
 
 
 def permit_named(name: str, settings: Settings) -> Verdict:
-    """Whether a command of the configuration may be run, by whom ever."""
+    """Return whether a command of the configuration may be run, by anybody."""
     spec = settings.commands.get(name)
     if spec is None:
         return Verdict(False, unknown_name(name, settings))
@@ -130,7 +131,8 @@ def _permit_named(command: CustomCommand, settings: Settings) -> Verdict:
 def _permit_workflow(name: str, settings: Settings) -> Verdict:
     spec = settings.workflows.get(name)
     if spec is None:
-        return ALLOWED_BY_SETTINGS  # there is nothing to allow; who looks for it says so
+        # There is nothing to allow; the handler says that it does not exist.
+        return ALLOWED_BY_SETTINGS
     if settings.is_production and not spec.allowed_in_production:
         setting = f"`workflows: {{{name}: {{allowed_in_production: true}}}}`"
         return Verdict(False, f'"{name}" is not for production; {setting} allows it')
@@ -145,7 +147,7 @@ def _permit_workflow(name: str, settings: Settings) -> Verdict:
 def _permit_words(
     actor: Actor, command: CustomCommand, argv: tuple[str, ...], settings: Settings
 ) -> Verdict:
-    """Whether words that are not of the configuration may be executed."""
+    """Return whether words that are not of the configuration may be executed."""
     policy, kind = settings.command_policy, _kind_of_words(argv)
     allowed = policy.allowed_types
     is_owner = actor.role is Role.OWNER
@@ -170,7 +172,7 @@ def _permit_words(
 
 
 def _kind_of_words(argv: tuple[str, ...]) -> str:
-    """What is really executed: a shell by another name is a shell."""
+    """Return what is really executed: a shell by another name is a shell."""
     program = os.path.basename(argv[0])
     names = {program}
     if program in _WRAPPERS:

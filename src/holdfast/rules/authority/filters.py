@@ -1,8 +1,8 @@
-"""Whether the arguments of a request may pass, as the configuration's filters say. Pure.
+"""Whether the arguments of a request pass the configured filters. Pure.
 
 A forbidden text is looked for in each word, in words that belong together (a command with its
-arguments, a list, a variable with its value), and in what a shell would make of them. It is a
-net for accidents and for known bad lines, not a wall: a program can be called in many ways.
+arguments, a list, a variable with its value), and in what a shell would make of them. This catches
+accidents and known bad lines; it is no wall, because a program can be called in many ways.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ _QUOTES = re.compile(r"[\"'\\]")
 def objection(
     spec: FilterSpec, arguments: dict[str, Any], masked: frozenset[str] = frozenset()
 ) -> str | None:
-    """What is wrong with them, without repeating it; None: nothing. Fields that may hold
-    anything (`masked`) are only looked at for what is forbidden."""
+    """Return what is wrong with them, without repeating it; None: nothing.
+
+    Fields that may hold anything (`masked`) are only searched for forbidden texts.
+    """
     for name, value in arguments.items():
         for text in _texts(value, 0):
             why = None if name in masked else _malformed(spec, text)
@@ -68,7 +70,7 @@ def _is_control(letter: str) -> bool:
 
 
 def _texts(value: Any, depth: int) -> Iterator[str]:
-    """Every text in it, names of variables too; what is nested too deep is looked at as one."""
+    """Yield every text in it, also names of variables; what is nested too deep counts as one."""
     if isinstance(value, str):
         yield value
     elif depth > _DEEPEST:
@@ -83,7 +85,7 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
 
 
 def _lines(value: Any, depth: int) -> Iterator[str]:
-    """Words that belong together, as one line: what no word says alone, a line may say."""
+    """Yield words that belong together as one line: a line may say what no word says alone."""
     if depth > _DEEPEST:
         return
     if isinstance(value, dict):
@@ -102,7 +104,7 @@ def _lines(value: Any, depth: int) -> Iterator[str]:
 
 
 def _decoded(text: str) -> str:
-    """What a text says that may be base64: keystrokes, and files that are no text."""
+    """Decode a text that may be base64: keystrokes, and files that are no text."""
     try:
         return base64.b64decode(text, validate=True).decode("utf-8", "replace")
     except (binascii.Error, ValueError):

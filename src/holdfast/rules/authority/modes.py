@@ -6,8 +6,11 @@ from holdfast.vocabulary.specs.policies import Mode
 
 
 def effective(*, by_hand: Mode | None, configured: Mode, needs_advanced: bool) -> Mode:
-    """What was set by hand goes before the configuration, but policies are never left out:
-    a configuration that has some is of mode advanced, whoever says what."""
+    """Return the mode.
+
+    One set by hand wins over the configuration, but policies are never ignored: a configuration
+    that has some means mode advanced.
+    """
     if needs_advanced:
         return "advanced"
     return by_hand or configured

@@ -1,4 +1,4 @@
-"""Whether a path is one of those that a token is limited to. Pure: no file is looked at."""
+"""Whether a path is one of those that a token is limited to. Pure: looks at no file."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from holdfast.rules.text.globs import expression
 
 
 class PathTarget(msgspec.Struct, frozen=True):
-    """A file or folder that a command is about, for who is limited to some."""
+    """A file or folder that a command is about, for limited callers."""
 
     absolute: str
     relative: str | None
-    """To the project's folder; nothing: it is elsewhere."""
+    """Relative to the project's folder; None: it is elsewhere."""
 
 
 def is_covered(target: PathTarget, patterns: Sequence[str]) -> bool:
-    """Whether one of the patterns means this path, or a folder that it is in."""
+    """Return whether one of the patterns means this path, or a folder that it is in."""
     for pattern in patterns:
         path = target.absolute if pattern.startswith("/") else target.relative
         if path is None:
@@ -40,7 +40,7 @@ def _scope(pattern: str) -> re.Pattern[str]:
 
 
 def shown(text: str) -> str:
-    """A name for a message: no line ends, no bytes that are no text, not long."""
+    """Return a name for a message: in one line, as readable text, not long."""
     safe = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in safe)
     return safe if len(safe) <= 200 else f"{safe[:200]}…"

@@ -1,7 +1,7 @@
 """THE decision whether an actor may do something, always with its reason. Pure.
 
-Asked by `app.application` only; no handler and no door decides about permission. A role says
-what kind of thing an actor may do, the scopes of its token to what; both must agree.
+Only `app.application` asks; no handler and no door decides about permission. A role says what kind
+of thing an actor may do, the scopes of its token to what; both must agree.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Verdict(msgspec.Struct, frozen=True):
     is_allowed: bool
     reason: str
     cause: str = "role"
-    """What a refusal comes from, in a word, for who counts them."""
+    """The cause of a refusal in a word, for counting."""
     hint: str = "ask the owner of this Holdfast"
     confirm: PolicySpec | None = None
-    """Allowed, but only when somebody has approved it, as this policy says."""
+    """Allowed, but only after an approval, as this policy says."""
 
 
 ALLOWED_BY_SETTINGS = Verdict(True, "the settings allow it")
@@ -44,16 +44,16 @@ class Circumstances(msgspec.Struct, frozen=True):
     """What holds for every request, whoever makes it."""
 
     lockdown: str | None = None
-    """The reason of the one in force."""
+    """The reason of the lockdown in force."""
     policies: Sequence[PolicySpec] = ()
     local: Local = _no_clock
-    """Tells the present moment in a time zone."""
+    """Returns the present moment in a time zone."""
     touched: Sequence[Target] = ()
     """Every service that the request is about, for the policies."""
     paths: Sequence[PathTarget] = ()
     """Every file that it is about, for the policies."""
     is_approved: bool = False
-    """Whether somebody has approved it already."""
+    """Whether it has been approved already."""
 
 
 CALM = Circumstances()
@@ -69,7 +69,7 @@ GRANTED: dict[Role, frozenset[Permission]] = {
 }
 
 _OURS = (Door.CLI, Door.GATE)
-"""Doors that `allowed_commands` does not bind: they are not of the network."""
+"""Doors that `allowed_commands` does not bind, because they are not on the network."""
 _REASONS: dict[Role, str] = {
     Role.OWNER: "the owner of this Holdfast may do everything",
     Role.ADMIN: "an admin may do everything",
@@ -81,8 +81,11 @@ _REASONS: dict[Role, str] = {
 
 
 def role_of(*, peer_uid: int, own_uid: int, is_supervised: bool | None) -> Role:
-    """A supervised process is never the owner, whoever it runs as; nor is one of which nobody
-    can tell (None) whether it is supervised."""
+    """Return the role of a local peer.
+
+    A supervised process is never the owner, whatever its user; nor is a process of which it is
+    unknown (None) whether it is supervised.
+    """
     if is_supervised:
         return Role.AGENT
     if peer_uid not in (own_uid, 0):
@@ -98,8 +101,9 @@ def permit(
     circumstances: Circumstances = CALM,
     files: Sequence[PathTarget] = (),
 ) -> Verdict:
-    """Whether this actor may give this command now: by its rights, in a lockdown, and by the
-    policies, in this order; each can only refuse what the one before allows."""
+    """Return whether this actor may give this command now: by its rights, in a lockdown, and by the
+    policies, in this order. Each can only refuse what the one before allows.
+    """
     verdict = _by_rights(actor, command, targets, allowed, files)
     if not verdict.is_allowed or policies.is_greeting(command):
         return verdict
@@ -121,8 +125,10 @@ def permit(
 def _in_lockdown(
     actor: Actor, command: Command | type[Command], verdict: Verdict, reason: str
 ) -> Verdict:
-    """Reading goes on for people; changes are an admin's, and only those that stop something.
-    Who may come and go still does, to see what is so."""
+    """In a lockdown people may read; changes need an admin, and only those that stop something.
+
+    Logging in and out stays possible, to see what is going on.
+    """
     hint = "`holdfast unlock` ends it; it takes an admin"
     if actor.role is Role.AGENT and actor.door is not Door.GATE:
         return Verdict(False, f"a lockdown is in force: {reason}", "lockdown", hint)
@@ -139,9 +145,9 @@ def _by_rights(
     allowed: Sequence[str] | None,
     files: Sequence[PathTarget] = (),
 ) -> Verdict:
-    """Whether this actor may give this command, which is about these services and files.
+    """Return whether this actor may give this command, which is about these services and files.
 
-    `allowed` are the only commands that network doors take, if the configuration says so.
+    `allowed` are the only commands that network doors accept, if the configuration says so.
     """
     if actor.door not in command.doors:
         why = f"it is not offered at the {actor.door.value} door"
@@ -165,14 +171,15 @@ def _by_rights(
     if scopes.services is None and scopes.tags is None:
         return Verdict(True, _reason(actor))
     if (command.about_files and scopes.commands is None) or _names_outside(command):
-        # Files belong to no service: who was given some services was not given those.
+        # Files belong to no service: an actor that was given some services was not given files.
         return Verdict(False, "its token is limited to some services; `paths` gives files", "scope")
     for target in targets:
         by_name = scopes.services is not None and _is_among(target.name, scopes.services)
         by_tag = scopes.tags is not None and any(tag in scopes.tags for tag in target.tags)
         if not by_name and not by_tag:
             allowed = _listed((*(scopes.services or ()), *(f"tag:{t}" for t in scopes.tags or ())))
-            # Not the name itself: which services a group has is not told to who may not see them.
+            # Not the name itself: an actor must not learn which services a group has if it may not
+            # see them.
             asked = target.asked or target.name
             return Verdict(False, f"its token is limited to {allowed}, not {asked}", "scope")
     if not targets and _needed(command) is not Permission.VIEW:
@@ -199,7 +206,7 @@ def _reason(actor: Actor) -> str:
 
 
 def _is_given(actor: Actor, command: Command | type[Command]) -> bool:
-    """An agent may do what its scopes name; what takes an admin only by its very name, if ever."""
+    """An agent may do what its scopes name; what needs an admin only by its exact name."""
     commands = actor.scopes.commands
     if actor.role is not Role.AGENT or commands is None:
         return False
@@ -210,19 +217,19 @@ def _is_given(actor: Actor, command: Command | type[Command]) -> bool:
 
 
 def _needed(command: Command | type[Command]) -> Permission:
-    """What it takes; some fields make a command one for those who administer."""
+    """Return the permission that it needs; some fields make a command one for admins."""
     given = command.admin_fields if isinstance(command, Command) else ()
     is_special = any(getattr(command, name) is not None for name in given)
     return Permission.ADMINISTER if is_special else command.permission
 
 
 def _is_own(command: Command | type[Command]) -> bool:
-    """Whether it names nobody else."""
+    """Return whether it names no other service."""
     return _needed(command) is command.permission
 
 
 def _names_outside(command: Command | type[Command]) -> bool:
-    """Whether it is given a path that takes an admin to name: files belong to no service."""
+    """Return whether it names a path that needs an admin: files belong to no service."""
     given = command.admin_fields & command.path_fields if isinstance(command, Command) else ()
     return any(getattr(command, name) is not None for name in given)
 

@@ -1,8 +1,8 @@
 """What the policies of a configuration say to a request. Pure.
 
-The first that is about it decides. A policy only ever restricts what roles and scopes allow:
-`allow` ends the search and grants nothing. Asked by `rules.authority.permissions` only, but for
-who may approve. Of a session, the stricter holds of what is said to it and to who opened it.
+The first policy that is about it decides. A policy only restricts what roles and scopes allow:
+`allow` ends the search and grants nothing. Only `rules.authority.permissions` asks, except about
+who may approve. For a session, the stricter of its own policy and its opener's holds.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from holdfast.vocabulary.command import Command, Effect
 from holdfast.vocabulary.specs.policies import PolicySpec, Window
 
 Local = Callable[[str | None], datetime]
-"""What time it is in a zone; None: the machine's."""
+"""Returns the time in a zone; None: the machine's."""
 NEVER_CONFIRMED = frozenset({"approve", "reject", "lockdown", "unlock"})
-"""Who waits for approval must not need another one; and an emergency waits for nobody."""
+"""An approval must not need another approval, and an emergency waits for nobody."""
 _STRICTNESS = {"deny": 2, "confirm": 1, "allow": 0}
 _RANK = {Role.OPERATOR: 1, Role.ADMIN: 2, Role.OWNER: 3}
 
@@ -35,13 +35,13 @@ class Request(msgspec.Struct, frozen=True):
     actor: Actor
     command: Command | type[Command]
     targets: Sequence[Target] = ()
-    """The services that it is about; nothing: about none."""
+    """The services that it is about."""
     paths: Sequence[PathTarget] = ()
     """The files and folders that it is about."""
 
 
 def decide(policies: Sequence[PolicySpec], request: Request, local: Local) -> PolicySpec | None:
-    """The policy that decides; None: none is about this."""
+    """Return the policy that decides; None: none is about this."""
     found = _first(policies, request, local)
     behind = request.actor.behind
     if behind is None:
@@ -60,28 +60,30 @@ def _first(policies: Sequence[PolicySpec], request: Request, local: Local) -> Po
 
 
 def is_greeting(command: Command | type[Command]) -> bool:
-    """Whether it only asks who one is: everybody who is known may, whatever holds."""
+    """Return whether it only asks who one is: every known caller may, always."""
     return command.greets and command.effect is Effect.READS and not command.streams
 
 
 def is_by_service(policies: Sequence[PolicySpec]) -> bool:
-    """Whether any of them asks which services a request is about."""
+    """Return whether any of them asks which services a request is about."""
     return any(policy.services is not None or policy.tags is not None for policy in policies)
 
 
 def is_by_path(policies: Sequence[PolicySpec]) -> bool:
-    """Whether any of them asks which files a request is about."""
+    """Return whether any of them asks which files a request is about."""
     return any(policy.paths is not None for policy in policies)
 
 
 def says(policy: PolicySpec) -> str:
-    """For people: which policy, and why."""
+    """Return for people which policy it is, and why."""
     return f'policy "{policy.name}"' + (f": {policy.reason}" if policy.reason else "")
 
 
 def why_not_approve(approver: Actor, asker: Actor, policy_approvers: str) -> str | None:
-    """Why this one may not decide about that one's request; None: may. The rights to the
-    command itself are another question."""
+    """Return why this actor may not decide about that actor's request; None: it may.
+
+    Whether it may give the command itself is another question.
+    """
     if approver.role is Role.AGENT or approver.session is not None:
         return "an agent never approves"
     askers = [asker, *_openers(asker)]
@@ -97,13 +99,13 @@ def _openers(actor: Actor) -> list[Actor]:
 
 
 def _is_same(one: Actor, other: Actor) -> bool:
-    """Tokens that were made with a token are in the hands of who made them."""
+    """Return whether two actors are the same person: whoever made a token has it."""
     mine, others = one.origin or one.token, other.origin or other.token
     return one.identity == other.identity or (mine is not None and mine == others)
 
 
 def _keeps_owner_in(command: Command | type[Command]) -> bool:
-    """The owner could edit the configuration, or kill us: locking him out helps nobody."""
+    """Return whether the owner keeps it: the owner could edit the configuration anyway."""
     return command.in_lockdown or command.name in NEVER_CONFIRMED
 
 
@@ -123,13 +125,15 @@ def _is_about(policy: PolicySpec, request: Request, local: Local) -> bool:
 
 
 def can_wait(command: Command | type[Command]) -> bool:
-    """Whether it can wait for approval: it changes something, and is no decision itself."""
+    """Return whether it can wait for approval: it changes something, and is no decision itself."""
     return command.effect is not Effect.READS and command.name not in NEVER_CONFIRMED
 
 
 def _names_of(actor: Actor, policy: PolicySpec) -> tuple[str, ...]:
-    """As the audit calls it, and a token or session by its own name. A session's client calls
-    itself as it likes: that allows nothing."""
+    """Return the actor's name in the audit, and the own name of its token or session.
+
+    A session's client chooses its name itself, so that name allows nothing.
+    """
     if actor.session is None:
         return (actor.name, actor.name.removeprefix("token "))
     return (actor.session,) if policy.effect == "allow" else (actor.session, actor.name)
@@ -140,8 +144,9 @@ def _is_of(patterns: tuple[str, ...] | None, *names: str) -> bool:
 
 
 def _is_about_services(policy: PolicySpec, targets: Sequence[Target]) -> bool:
-    """What restricts is about a request that touches one of its services, what allows only
-    about one that touches no other."""
+    """A restricting policy is about a request that touches one of its services; an allowing one
+    only about a request that touches no other.
+    """
     if policy.services is None and policy.tags is None:
         return True
     found = [
@@ -153,9 +158,10 @@ def _is_about_services(policy: PolicySpec, targets: Sequence[Target]) -> bool:
 
 
 def _is_about_paths(policy: PolicySpec, request: Request) -> bool:
-    """What restricts is about a request that touches one of its paths, what allows only about
-    one that touches no other. A folder stands for what is below it, unless the command leaves
-    out what is denied there; approval is for the request as a whole."""
+    """A restricting policy is about a request that touches one of its paths; an allowing one only
+    about a request that touches no other. A folder stands for everything below it, unless the
+    command leaves out what is denied there; an approval is for the request as a whole.
+    """
     if policy.paths is None:
         return True
     command, targets = request.command, request.paths
@@ -166,7 +172,7 @@ def _is_about_paths(policy: PolicySpec, request: Request) -> bool:
 
 
 def _is_allowed(target: PathTarget, patterns: tuple[str, ...]) -> bool:
-    """As the pattern is written, letter by letter."""
+    """Return whether a pattern matches the path exactly as it is written."""
     for pattern in patterns:
         path = target.absolute if pattern.startswith("/") else target.relative
         if path is not None and fnmatchcase(_plain(path), pattern):
@@ -175,8 +181,10 @@ def _is_allowed(target: PathTarget, patterns: tuple[str, ...]) -> bool:
 
 
 def _is_meant(target: PathTarget, patterns: tuple[str, ...], *, holds: bool) -> bool:
-    """Whether a pattern means this path or a folder that it is in; with `holds`, also whether it
-    could mean something below it. Case does not count: on some file systems it means nothing."""
+    """Return whether a pattern means this path or a folder that it is in; with `holds`, also
+    whether it could mean something below it. Case is ignored, because some file systems ignore
+    it.
+    """
     for pattern in patterns:
         for path in _spellings(target, pattern):
             folded = _folded(pattern)
@@ -190,8 +198,10 @@ def _is_meant(target: PathTarget, patterns: tuple[str, ...], *, holds: bool) -> 
 
 
 def _spellings(target: PathTarget, pattern: str) -> list[str]:
-    """The names of a path that a pattern may mean: `*/secrets/*` means the folder at the top of
-    the project, too."""
+    """Return the names of a path that a pattern may mean:
+
+    `*/secrets/*` also means the folder at the top of the project.
+    """
     if target.relative is None or pattern.startswith("/"):
         return [_folded(_plain(target.absolute))]
     relative = _folded(_plain(target.relative))
@@ -199,7 +209,7 @@ def _spellings(target: PathTarget, pattern: str) -> list[str]:
 
 
 def could_begin(folder: str, pattern: str) -> bool:
-    """Whether a path below this folder could match the pattern (`.`: below the whole)."""
+    """Return whether a path below this folder could match the pattern (`.`: the whole project)."""
     tokens = _tokens(pattern)
     places = _rested({0}, tokens)
     for letter in "" if folder == "." else f"{folder.rstrip('/')}/":
@@ -218,7 +228,7 @@ def could_begin(folder: str, pattern: str) -> bool:
 
 
 def _rested(places: set[int], tokens: tuple[str, ...]) -> set[int]:
-    """With the places that are reached because `*` may stand for nothing."""
+    """Add the places that are reached because `*` may stand for nothing."""
     found = set(places)
     for place in places:
         at = place
@@ -230,7 +240,7 @@ def _rested(places: set[int], tokens: tuple[str, ...]) -> set[int]:
 
 @lru_cache(256)
 def _tokens(pattern: str) -> tuple[str, ...]:
-    """A pattern in pieces, each for one letter, or `*`."""
+    """Split a pattern into pieces, each for one letter, or `*`."""
     found: list[str] = []
     at = 0
     while at < len(pattern):
@@ -247,7 +257,7 @@ def _tokens(pattern: str) -> tuple[str, ...]:
 
 @lru_cache(1024)
 def _folded(text: str) -> str:
-    """A path or a pattern, as the least careful file system would take it."""
+    """Return a path or a pattern as the least careful file system would take it."""
     if text.isascii():
         return text.casefold()
     import unicodedata
@@ -257,13 +267,15 @@ def _folded(text: str) -> str:
 
 
 def _plain(path: str) -> str:
-    """Without the turns by which one file has many names."""
+    """Normalise a path, because one file has many names."""
     return normpath(path) if path else "."
 
 
 def next_turn(policies: Sequence[PolicySpec], local: Local) -> float | None:
-    """Seconds until the next moment at which a window of a policy opens or closes; None: no policy
-    has windows. Where the clock is set for summer, a moment may come too early: ask again then."""
+    """Return the seconds until a window of a policy opens or closes; None: no policy has windows.
+
+    With daylight saving time a moment may come too early: ask again then.
+    """
     found: list[float] = []
     for window in (window for policy in policies for window in policy.times or ()):
         moment = local(window.zone)

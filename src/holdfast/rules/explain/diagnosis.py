@@ -59,7 +59,7 @@ STAGES: dict[str, str] = {
 
 
 def ending_words(code: int | None, signal: str | None) -> str:
-    """What an exit code or a signal usually means; empty when there is neither."""
+    """Return what an exit code or a signal usually means; empty if there is neither."""
     if signal is not None:
         return SIGNALS.get(signal, f"it was ended by {signal}")
     if code is None:
@@ -74,7 +74,7 @@ def ending_words(code: int | None, signal: str | None) -> str:
 
 
 def stage_hint(stage: str | None, reason: str, argv: tuple[str, ...], working_dir: str) -> str:
-    """What to look at when a step of starting failed."""
+    """Return what to look at when a step of starting failed."""
     program = argv[0] if argv else "the command"
     if stage == "exec" or (stage is None and "exec" in reason):
         if "No such file" in reason or "not found" in reason:
@@ -138,7 +138,7 @@ _LINES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
 
 
 def ports_in_use(lines: Iterable[str]) -> list[int]:
-    """Ports that the output calls taken."""
+    """Return the ports that the output calls taken."""
     found: list[int] = []
     for line in lines:
         if _IN_USE.search(line):
@@ -151,7 +151,7 @@ def says_in_use(lines: Iterable[str]) -> bool:
 
 
 def line_hints(lines: Iterable[str]) -> list[str]:
-    """What the last lines of output point at, each thing once, the newest first."""
+    """Return what the last lines of output point at, each thing once, the newest first."""
     found: list[str] = []
     for line in reversed(list(lines)):
         for pattern, words in _LINES:

@@ -1,4 +1,4 @@
-"""What happened to a service before, in words. Pure: stored events in, sentences out."""
+"""What happened to a service before, in sentences. Pure: stored events in, sentences out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_HAPPENINGS = 10
 
 
 def sentences_of(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
-    """Decisive events in words; what is the same several times in a row is one."""
+    """Return decisive events in words; equal ones in a row become one."""
     told: list[tuple[dict[str, Any], str, int]] = []
     for event in events:
         text = sentence_of(event)
@@ -26,7 +26,7 @@ def sentences_of(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any],
 
 
 def sentence_of(event: dict[str, Any]) -> str | None:
-    """A decisive event in words; None for one that only accompanies another."""
+    """Return a decisive event in words; None for one that only accompanies another."""
     data: dict[str, Any] = event.get("data") or {}
     words = _HAPPENINGS.get(event["kind"])
     return None if words is None else words(data)

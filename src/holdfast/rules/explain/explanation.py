@@ -15,7 +15,7 @@ from holdfast.vocabulary.states import Desired, State
 
 
 class Holder(NamedTuple):
-    """Who listens on a port that a service wants; pid None: nobody of ours, or not visible."""
+    """The process that listens on a port that a service wants; pid None: unknown or not visible."""
 
     port: int
     pid: int | None = None
@@ -63,7 +63,7 @@ class Facts(NamedTuple):
 
 
 def duration(seconds: float) -> str:
-    """At most two units, as in a sentence."""
+    """Return a duration in at most two units, for a sentence."""
     seconds = max(0.0, seconds)
     if seconds < 9.95:
         return f"{seconds:.1f} s".replace(".0 s", " s")
@@ -78,7 +78,7 @@ def duration(seconds: float) -> str:
 
 
 def is_fine(facts: Facts) -> bool:
-    """Whether nobody needs an explanation."""
+    """Return whether nothing needs an explanation."""
     if facts.waiting_for or facts.health == "unhealthy":
         return False
     match facts.state:
@@ -102,7 +102,7 @@ def is_fine(facts: Facts) -> bool:
 
 
 def why(facts: Facts) -> str:
-    """One sentence about the state."""
+    """Return one sentence about the state."""
     since = duration(facts.for_seconds)
     match facts.state:
         case State.PENDING:
@@ -194,7 +194,7 @@ def _reason(facts: Facts) -> str:
 
 
 def next_step(facts: Facts) -> str:
-    """What will happen without anybody's doing."""
+    """Return what will happen by itself."""
     if facts.is_retiring:
         return "nothing is started any more, because Holdfast is being shut down"
     if facts.waiting_for:
@@ -258,7 +258,7 @@ def _next_of_running(facts: Facts) -> str:
 
 
 def _patience(facts: Facts) -> str | None:
-    """Why an unhealthy run is left alone, if that is declared."""
+    """Return why an unhealthy run is left alone, if that is declared."""
     action = action_for(facts.spec, "unhealthy").action
     if action != "restart":
         return f"recovery of unhealthy: {action}"
@@ -267,7 +267,7 @@ def _patience(facts: Facts) -> str | None:
 
 
 def _next_of_rest(facts: Facts) -> str:
-    """What a service without a process is to expect."""
+    """Return what happens next with a service without a process."""
     if facts.next_scheduled_in is not None:
         return f"its schedule starts it in {duration(facts.next_scheduled_in)}"
     start = f"`holdfast start {facts.spec.name}` starts it"
@@ -303,7 +303,7 @@ def _failures(count: int) -> str:
 
 
 def hints(facts: Facts) -> list[str]:
-    """What to look at, the most telling first."""
+    """Return what to look at, the most telling first."""
     found = [_holder_words(holder) for holder in facts.holders]
     has_failed = facts.state in (State.FAILED, State.BACKOFF) or facts.failures > 0
     if has_failed and facts.stage is not None:
@@ -334,6 +334,6 @@ def _holder_words(holder: Holder) -> str:
 
 
 def listed(items: Iterable[str]) -> str:
-    """«a, b and c»."""
+    """Join words: «a, b and c»."""
     words = list(items)
     return ", ".join(words[:-1]) + " and " + words[-1] if len(words) > 1 else "".join(words)

@@ -1,4 +1,4 @@
-"""The difference of two texts as a unified diff, for people. Pure, and never long at work."""
+"""The difference of two texts as a unified diff, for people. Pure, and bounded in time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from holdfast.rules.text.encoding import lines_of
 
 CONTEXT = 3
 MOST_LINES = 2000
-"""Lines on either side, between the first and the last difference, that are compared."""
+"""So many lines between the first and the last difference are compared."""
 LONGEST = 32_768
 
 
 def unified(before: str, after: str, path: str) -> str:
-    """Cut where it is long, and it says so."""
+    """Return the diff; a long one is cut, and says so."""
     old, new = lines_of(before), lines_of(after)
     start = _same(old, new)
     end = _same(old[start:][::-1], new[start:][::-1])
@@ -47,7 +47,7 @@ def _same(one: list[str], other: list[str]) -> int:
 
 
 def _shifted(header: str, by: int) -> str:
-    """A header `@@ -l,n +l,n @@` with both lines counted from the beginning of the file."""
+    """Return a header `@@ -l,n +l,n @@` with lines counted from the beginning of the file."""
     words = header.split()
     for place in (1, 2):
         start, comma, length = words[place][1:].partition(",")

@@ -1,7 +1,7 @@
-"""Replacing pieces of a text: each must be there exactly once, or all of it is meant. Pure.
+"""Replaces pieces of a text; each must occur exactly once, unless all are meant. Pure.
 
-All edits or none. A piece that is not there is answered with the nearest region and its line
-numbers, one that is there several times with the lines.
+All edits or none. For a piece that does not occur the error has the nearest region and its line
+numbers; for one that occurs several times, the lines.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from holdfast.vocabulary.errors import Conflict, Refused, UsageError
 MOST_LINES_TOLD = 10
 MOST_LINES_COMPARED = 20_000
 MOST_LIKENESSES = 300
-"""Lines that are compared letter by letter, which is slow."""
+"""So many lines are compared letter by letter, which is slow."""
 LONGEST_LINE_TOLD = 200
 LARGEST_TEXT = 16 * 1024 * 1024
-"""Letters that a text may have after an edit; no larger file is written."""
+"""The most letters of a text after an edit; no larger file is written."""
 MOST_PASSED = 2_000_000_000
-"""Letters that all edits of one call may pass over together: a few seconds."""
+"""The most letters that all edits of one call may pass over together: a few seconds."""
 
 
 class Replacement(Protocol):
@@ -44,7 +44,9 @@ class Edited(NamedTuple):
 
 
 def apply(text: str, form: encoding.Form, edits: Sequence[Replacement]) -> Edited:
-    """Raises Conflict for a piece that is not there, or not once; nothing is changed then."""
+    """Apply the edits; raises Conflict, with nothing changed, if a piece does not occur exactly
+    once.
+    """
     if not edits:
         raise UsageError("no edit is given", '{"edits": [{"old": "…", "new": "…"}]}')
     replaced = []
@@ -74,7 +76,7 @@ def apply(text: str, form: encoding.Form, edits: Sequence[Replacement]) -> Edite
 
 
 def _in_form(text: str, form: encoding.Form, edit: Replacement) -> tuple[str, str]:
-    """The edit with the line ends of the file: who writes one need not know them."""
+    """Return the edit with the line ends of the file: its author need not know them."""
     if form.ending == "crlf":
         return encoding.with_crlf(edit.old), encoding.with_crlf(edit.new)
     if form.ending == "mixed" and "\n" in edit.old and edit.old not in text:
@@ -85,7 +87,7 @@ def _in_form(text: str, form: encoding.Form, edit: Replacement) -> tuple[str, st
 
 
 def _places(text: str, old: str, most: int) -> list[int]:
-    """Where it begins, overlapping places included: those are no single one either."""
+    """Return where it begins, overlapping places included: those are ambiguous, too."""
     found: list[int] = []
     place = text.find(old)
     while place >= 0 and len(found) < most:
@@ -129,7 +131,7 @@ class Region(NamedTuple):
 
 
 def nearest(text: str, old: str) -> Region | None:
-    """The lines that resemble a piece most."""
+    """Return the lines that resemble a piece most."""
     lines = text.split("\n")
     wanted = [line.strip() for line in old.strip("\n").split("\n")]
     stripped = [line.strip() for line in lines[:MOST_LINES_COMPARED]]
@@ -150,7 +152,7 @@ def nearest(text: str, old: str) -> Region | None:
 
 
 def _by_equal_lines(lines: list[str], wanted: list[str]) -> int | None:
-    """The beginning on which most of the wanted lines agree; blank ones have no say."""
+    """Return the beginning on which most of the wanted lines agree; blank ones do not count."""
     where: dict[str, list[int]] = {}
     for number, line in enumerate(wanted):
         if line:
@@ -163,7 +165,7 @@ def _by_equal_lines(lines: list[str], wanted: list[str]) -> int | None:
 
 
 def _by_likeness(lines: list[str], wanted: list[str]) -> int | None:
-    """The line that is most like the longest wanted one."""
+    """Return the line that is most like the longest wanted one."""
     number = max(range(len(wanted)), key=lambda n: len(wanted[n]))
     longest = wanted[number][:LONGEST_LINE_TOLD]
     if not longest:
@@ -184,7 +186,7 @@ def _by_likeness(lines: list[str], wanted: list[str]) -> int | None:
 
 
 def numbered(lines: Sequence[str], first: int) -> str:
-    """Lines with their numbers, neither too many nor too long."""
+    """Return lines with their numbers, neither too many nor too long."""
     told = []
     for number, line in enumerate(lines[:MOST_LINES_TOLD], first):
         line = line.rstrip("\r\n").encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,4 +1,7 @@
-"""Bytes of a file as text and back, nothing lost: encoding, byte order mark, line ends. Pure."""
+"""Turns bytes of a file into text and back without loss: encoding, byte order mark, line ends.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import re
 from typing import NamedTuple
 
 LOOKED_AT = 8192
-"""Bytes at the beginning in which a NUL means that a file is no text."""
+"""A NUL among so many bytes at the beginning means that a file is no text."""
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -28,11 +31,11 @@ class Form(NamedTuple):
     encoding: str = "utf-8"
     mark: bytes = b""
     ending: str | None = None
-    """lf, crlf, mixed; nothing: it has one line at most."""
+    """lf, crlf or mixed; None: it has one line at most."""
 
 
 def mark_of(data: bytes) -> tuple[bytes, str]:
-    """The byte order mark at the beginning, and the encoding that it means."""
+    """Return the byte order mark at the beginning, and the encoding that it means."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return mark, encoding
@@ -45,7 +48,7 @@ def is_binary(data: bytes) -> bool:
 
 
 def decode(data: bytes) -> tuple[str, Form]:
-    """The text without its mark, and its form; bytes that are no UTF-8 come back unharmed."""
+    """Return the text without its mark, and its form; bytes that are no UTF-8 survive."""
     if is_binary(data):
         raise NotText("it looks binary")
     mark, encoding = mark_of(data)
@@ -78,12 +81,12 @@ def with_crlf(text: str) -> str:
 
 
 def in_form_of(text: str, form: Form) -> str:
-    """A text given with simple line ends, as the file has them."""
+    """Return a text with simple line ends in the form of the file."""
     return with_crlf(text) if form.ending == "crlf" else text
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines with their ends, cut at line feeds only."""
+    """Return lines with their ends, split at line feeds only."""
     lines = text.split("\n")
     last = lines.pop()
     found = [line + "\n" for line in lines]

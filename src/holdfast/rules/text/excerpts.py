@@ -1,7 +1,7 @@
-"""Long texts told piece by piece: where a piece ends, and where the next begins. Pure.
+"""Shows long texts piece by piece: where a piece ends, and where the next begins. Pure.
 
-A cursor holds how many bytes were told and a digest of them: what has changed meanwhile is found
-out, instead of going on in the middle of another text.
+A cursor holds how many bytes were shown and a digest of them, so that a text that changed meanwhile
+is noticed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LONGEST_CURSOR = 200
 
 
 class Place(NamedTuple):
-    """How far a text was told."""
+    """How far a text was shown."""
 
     offset: int = 0
     digest: str = ""
@@ -37,7 +37,7 @@ def decode(text: str | None) -> Place:
 
 
 class Excerpt:
-    """Takes a text as it comes and keeps the piece that is wanted. Bounded, whatever comes."""
+    """Takes a text as it comes and keeps the wanted piece. Bounded, whatever comes."""
 
     def __init__(self, place: Place, most: int) -> None:
         self._place = place
@@ -49,7 +49,7 @@ class Excerpt:
         self.is_full = False
 
     def feed(self, data: bytes) -> bool:
-        """Take more; says whether it is enough."""
+        """Take more; return whether it is enough."""
         if self.is_full:
             return True
         skipped = max(0, min(len(data), self._place.offset - self._seen))
@@ -67,11 +67,11 @@ class Excerpt:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the text before the place is another one by now, or shorter."""
+        """Whether the text before the place has changed, or is shorter."""
         return self._place.offset > 0 and self._before != self._place.digest
 
     def piece(self) -> tuple[bytes, Place | None]:
-        """What is told, cut at the end of a line, and where to go on; None: that is all."""
+        """Return the piece, cut at the end of a line, and where to continue; None: that is all."""
         if len(self._piece) <= self._most:
             return bytes(self._piece), None
         cut = self._piece.rfind(b"\n", 0, self._most) + 1
@@ -83,7 +83,7 @@ class Excerpt:
 
 
 def _end_of_text(data: bytes) -> int:
-    """Not in the middle of a character."""
+    """Return the length without an incomplete character at the end."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 == 0x80:

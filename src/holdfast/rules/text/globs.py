@@ -1,8 +1,8 @@
-"""Which files a service watches, from patterns alone. Pure: no file is looked at.
+"""Which files a service watches, from patterns alone. Pure: looks at no file.
 
-`*` and `?` stay within a name, `**` is any number of folders, `[…]` a choice of characters.
-A pattern without any of these is a file, or a folder with all that is below it. What is
-usually noise is ignored, unless a pattern names it outright.
+`*` and `?` stay within a name, `**` is any number of folders, `[…]` a choice of characters. A
+pattern without any of these is a file, or a folder with everything below it. Usual noise is
+ignored, unless a pattern names it outright.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Pattern:
         self._regex = re.compile(expression(text))
 
     def below(self, path: str) -> list[str] | None:
-        """The names between the base and a path that matches; None: it does not."""
+        """Return the names between the base and a matching path; None: it does not match."""
         if self._regex.fullmatch(path) is None:
             return None
         return _names_below(self.base, path)
 
     def enters(self, folder: str) -> list[str] | None:
-        """The same for a folder in which something may match."""
+        """Return the same for a folder in which something may match."""
         names = _names_below(self.base, folder)
         if names is None or (self.depth is not None and len(names) > self.depth):
             return None
@@ -67,11 +67,11 @@ class Watched:
         return [pattern.base for pattern in self.patterns]
 
     def matches(self, path: str) -> bool:
-        """Whether a change of this file counts."""
+        """Return whether a change of this file counts."""
         return self._is_meant(path, [pattern.below(path) for pattern in self.patterns])
 
     def enters(self, folder: str) -> bool:
-        """Whether changes in this folder may count."""
+        """Return whether changes in this folder may count."""
         return self._is_meant(folder, [pattern.enters(folder) for pattern in self.patterns])
 
     def _is_meant(self, path: str, found: list[list[str] | None]) -> bool:
@@ -83,7 +83,7 @@ class Watched:
 
 
 def expression(text: str) -> str:
-    """A pattern as a regular expression for whole absolute paths."""
+    """Return a pattern as a regular expression for whole absolute paths."""
     parts = text.strip("/").split("/")
     if not _MAGIC.search(text):
         return re.escape("/" + "/".join(parts)) + "(?:/.*)?"
@@ -115,7 +115,7 @@ def _name_expression(part: str) -> str:
 
 
 def _choice(inside: str) -> str:
-    """Characters in brackets, as they stand if they make no sense as a choice."""
+    """Translate characters in brackets; they stand for themselves if they are no valid choice."""
     letters = inside.removeprefix("!")
     escaped, place = "", 0
     while place < len(letters):

@@ -1,7 +1,7 @@
 """Ignore files as git reads them: which names below a folder do not count. Pure.
 
-The patterns are a stranger's as much as the files are, so matching takes no more time than the
-product of the lengths of pattern and path.
+The patterns may be hostile, like the files, so matching takes no more time than the product of the
+lengths of pattern and path.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 NAMES = (".gitignore", ".ignore")
-"""In order: what a later one says counts more."""
+"""In order: a later one wins."""
 MOST_PATTERNS = 2000
 MOST_DEEP = 5
-"""How often `**` may stand in a pattern; no sane one has more."""
+"""How often `**` may occur in a pattern; no sane one has more."""
 _CLASSES = {
     "alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "blank": " \\t", "digit": "0-9", "lower": "a-z",
     "upper": "A-Z", "punct": "!-/:-@\\[-`{-~", "space": " \\t\\n\\r\\f\\v", "xdigit": "0-9a-fA-F",
@@ -33,7 +33,7 @@ class Pattern(NamedTuple):
 
 @lru_cache(64)
 def read(text: str) -> tuple[Pattern, ...]:
-    """The patterns of an ignore file, last first: the last that matches counts."""
+    """Return the patterns of an ignore file, last first: the last that matches counts."""
     found = []
     for line in _bytewise(text.removeprefix("\ufeff")).split("\n")[: 10 * MOST_PATTERNS]:
         pattern = _pattern(line.removesuffix("\r"))
@@ -43,7 +43,7 @@ def read(text: str) -> tuple[Pattern, ...]:
 
 
 def verdict(patterns: Sequence[Pattern], names: Sequence[str], *, is_folder: bool) -> bool | None:
-    """Whether this is ignored, by its names below the folder of the ignore file; None: unsaid."""
+    """Return whether this is ignored, by its names below the ignore file's folder; None: unsaid."""
     names = [_bytewise(name) for name in names]
     path = "/".join(names)
     for pattern in patterns:
@@ -55,7 +55,7 @@ def verdict(patterns: Sequence[Pattern], names: Sequence[str], *, is_folder: boo
 
 
 def _bytewise(text: str) -> str:
-    """A letter for each byte: to git, `?` is one byte."""
+    """Return a letter for each byte: to git, `?` is one byte."""
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("latin-1")
 
 
@@ -89,11 +89,11 @@ def _without_trailing_spaces(line: str) -> str:
 
 
 class _NeverMatches(Exception):
-    """A pattern that git, too, takes for broken."""
+    """A pattern that git considers broken, too."""
 
 
 class _Translation:
-    """A pattern as a regular expression that never goes back behind a star."""
+    """Translates a pattern into a regular expression that never backtracks over a star."""
 
     def __init__(self) -> None:
         self._groups = 0
@@ -125,7 +125,7 @@ class _Translation:
         return found
 
     def _pieces(self, part: str) -> list[str]:
-        """What stands between the stars."""
+        """Translate what stands between the stars."""
         pieces, place = [""], 0
         while place < len(part):
             letter = part[place]
@@ -149,7 +149,7 @@ class _Translation:
 
 
 def _choice(part: str, place: int) -> tuple[str, int]:
-    """A choice of characters, from behind its bracket; and where it ends."""
+    """Translate a choice of characters after its bracket; return also where it ends."""
     is_negated = part[place : place + 1] in ("!", "^")
     place += is_negated
     inside, begin = "", place

@@ -1,7 +1,7 @@
 """Whether the parts of a patch fit a text, and the text afterwards. Pure.
 
-Every line must be there as the patch says; nothing is guessed. A part that does not fit at its
-line may fit at exactly one other place behind the part before it.
+Every line must be there as the patch says; nothing is guessed. A part that does not fit at its line
+may fit at exactly one other place after the part before it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from holdfast.rules.text.unified_diff import Hunk
 
 MOST_PLACES = 5
 MOST_COMPARED = 20_000_000
-"""Lines that are compared, at most, to find where the parts of a patch fit: about two seconds."""
+"""So many lines are compared at most to find where the parts of a patch fit: about two seconds."""
 _A_PLACE = 50
 _A_REGION = 4_000_000
-"""What looking at a place, or for the nearest region, takes; in lines."""
+"""The cost of looking at a place, or for the nearest region, in lines."""
 
 
 class Effort:
-    """How much may still be done to find where the parts of one patch fit."""
+    """How much work is left to find where the parts of one patch fit."""
 
     def __init__(self, most: int = MOST_COMPARED) -> None:
         self._left = most
 
     def spend(self, lines: int) -> bool:
-        """Says whether that much was left."""
+        """Return whether that much was left."""
         self._left -= lines
         return self._left >= 0
 
@@ -44,14 +44,14 @@ class Misfit(Exception):
 
 
 class Patched(NamedTuple):
-    """The text afterwards, and how far from its line a part fitted, at most."""
+    """The text afterwards, and the largest distance between a part's line and its place."""
 
     text: str
     offset: int
 
 
 def apply(text: str, form: encoding.Form, hunks: list[Hunk], effort: Effort) -> Patched:
-    """Raises Misfit for the first part that does not fit."""
+    """Apply the parts; raises Misfit for the first that does not fit."""
     if form.ending == "crlf" and not any(_has_crlf(hunk) for hunk in hunks):
         hunks = [_with_crlf(hunk) for hunk in hunks]
     lines = encoding.lines_of(text)
@@ -93,7 +93,7 @@ def _fits(lines: list[str], old: list[str], place: int) -> bool:
 
 
 def _elsewhere(lines: list[str], old: list[str], done: int, effort: Effort) -> list[int] | None:
-    """Where else it fits; None if that takes too long to find out."""
+    """Return where else it fits; None if that takes too long to find out."""
     found: list[int] = []
     end = len(lines) - len(old) + 1
     if not effort.spend(len(lines) - done):
@@ -118,7 +118,7 @@ def _all_of(lines: list[str], line: str, begin: int, end: int) -> Iterator[int]:
 
 
 def _misfit(lines: list[str], hunk: Hunk, expected: int, effort: Effort) -> Misfit:
-    """What is different, at the line that the patch names or at the nearest region."""
+    """Return what differs, at the line that the patch names or at the nearest region."""
     is_sought = effort.spend(_A_REGION)
     region = nearest("".join(lines), "".join(hunk.old)) if is_sought else None
     place = region.first - 1 if region is not None else max(0, min(expected, len(lines)))

@@ -1,4 +1,4 @@
-"""Reading a unified diff: which files, which of their lines. Pure; judges no file.
+"""Parses a unified diff: which files, which of their lines. Pure; looks at no file.
 
 Takes what `diff -u` and `git diff` write: several files, creation, deletion, renames, copies,
 modes, quoted names, a missing line end at the end of a file. Refuses what it cannot carry out
@@ -35,7 +35,7 @@ class Hunk(NamedTuple):
 
     number: int
     start: int
-    """The line, from 1, that the header says it begins at; of nothing: the line before it."""
+    """The line, from 1, where it begins by its header; for an empty part, the line before it."""
     old: list[str]
     new: list[str]
     added: int
@@ -48,17 +48,17 @@ class FilePatch(NamedTuple):
     """What is to be done to one file."""
 
     old: str | None
-    """Nothing: it is made."""
+    """None: it is created."""
     new: str | None
-    """Nothing: it is deleted."""
+    """None: it is deleted."""
     hunks: list[Hunk]
     is_copy: bool = False
     executable: bool | None = None
-    """Nothing: its mode stays."""
+    """None: its mode stays."""
 
 
 def parse(patch: str) -> list[FilePatch]:
-    """The files of a patch; raises UsageError that names the line at which it cannot be read."""
+    """Return the files of a patch; raises UsageError with the line that cannot be parsed."""
     reader = _Reader(patch)
     found = list(reader.files())
     if not found:
@@ -69,7 +69,7 @@ def parse(patch: str) -> list[FilePatch]:
 
 
 class _Header:
-    """What the lines before the first hunk say."""
+    """What the lines before the first part say."""
 
     def __init__(self) -> None:
         self.old: str | None = None
@@ -100,13 +100,13 @@ class _Reader:
         return self._lines[place] if place < len(self._lines) else None
 
     def _header(self) -> _Header | None:
-        """The next file's header; text before it is skipped, as `patch` does."""
+        """Return the next file's header; text before it is skipped, as `patch` does."""
         header = _Header()
         while (line := self._peek()) is not None:
             plain = line.rstrip("\r")
             if plain.startswith("diff --git "):
                 if header.is_git:
-                    return header  # a file without hunks: only its mode or its name changes
+                    return header  # a file without parts: only its mode or its name changes
                 header.is_git = True
                 header.names = _git_names(plain[len("diff --git ") :])
             elif plain.startswith("--- ") and (self._peek(1) or "").startswith("+++ "):
@@ -171,7 +171,7 @@ class _Reader:
         return Hunk(number, start, old, new, added, removed, at)
 
     def _is_header(self) -> bool:
-        """Whether the next lines begin another file."""
+        """Return whether the next lines begin another file."""
         line, following = self._peek() or "", self._peek(1) or ""
         return line.startswith("--- ") and following.startswith("+++ ")
 
@@ -205,7 +205,7 @@ def _file_patch(header: _Header, hunks: list[Hunk], place: int) -> FilePatch:
 
 
 def _belongs(header: _Header, *given: str) -> bool:
-    """Whether the `---` and `+++` lines are about the file that git's lines are about."""
+    """Return whether the `---` and `+++` lines are about the file that git's lines are about."""
     git = header.git
     ways = ("rename from", "rename to", "copy from", "copy to")
     known = {_name(git[way]) for way in ways if way in git} | {*header.names} - {None}
@@ -236,7 +236,7 @@ def _names(header: _Header) -> tuple[str | None, str | None]:
 
 
 def _name(text: str) -> str:
-    """A name as it stands in a header: perhaps quoted, perhaps with a time behind a tab."""
+    """Return a name from a header: perhaps quoted, perhaps with a time after a tab."""
     if text.startswith('"') and (end := text.rfind('"')) > 0:
         data = text[1:end].encode("utf-8", "surrogateescape")
         return _ESCAPE.sub(_unescaped, data).decode("utf-8", "surrogateescape")
@@ -249,7 +249,7 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
 
 
 def _git_names(text: str) -> tuple[str | None, str | None]:
-    """`a/x b/x`: needed only where neither hunks nor renames name the file."""
+    """Return the names in `a/x b/x`, needed only if neither parts nor renames name the file."""
     if text.startswith('"'):
         old, _, new = text[1:].partition('" ')
         names = _name(f'"{old}"'), _name(new)
