@@ -84,7 +84,7 @@ class CurrentService(msgspec.Struct, frozen=True):
     is_overridden: bool = False
     """Whether a restart gave it other arguments or variables."""
     trace: Trace | None = None
-    """The digest of that declaration, where only the digest is current."""
+    """The digest of that declaration, where only the digest is known."""
 
 
 class Step(NamedTuple):

@@ -11,6 +11,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from holdfast.adapters.config.document import (
     LARGEST_FILE,
     Entry,
@@ -54,7 +56,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "http_port": ("HOLDFAST_HTTP_PORT",),
     "runtime_mode": ("HOLDFAST_RUNTIME_MODE", "MAGICTUNNEL_RUNTIME_MODE"),
 }
-
+"""Settings that the command line may give, and the variables of the environment that do, too."""
 _OWN_SETTINGS = ("log_level", "log_format", "runtime_mode")
 """Settings of the supervisor's own process, which are fields of the configuration itself."""
 
@@ -220,7 +222,8 @@ def load_instances(
 ) -> dict[str, ServiceSpec]:
     """Build `count` instances of a service from what its configuration said when it was read.
 
-    `sources` collects the files that are read again for it."""
+    `sources` collects the files that are read again for it.
+    """
     document = set_count(template.document, name, count).encode()
     reading = Reading(f"the declaration of {name}", template.folder, environ, sources)
     values = _read_root(parse_json(document) or parse(document, "instance.json")[0], reading)
@@ -246,8 +249,6 @@ def _build_target(
         fields: dict[str, Any] = {"argv": argv, "command_words": len(argv)}
         if folder:
             fields["working_dir"] = os.path.normpath(os.path.join(cwd, folder))
-        import msgspec
-
         return msgspec.structs.replace(configured, **fields)
     values = Values(TARGET, Table({}, 0, 0))
     values["working_dir"] = os.path.join(cwd, folder) if folder else cwd

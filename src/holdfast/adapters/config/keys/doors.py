@@ -81,6 +81,7 @@ SECURITY = Block(
 
 
 def build_door(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> DoorSpec:
+    """Build the control door. A door that anybody in the network could use is a problem."""
     security: Values = values.get("security") or Values("security", values.node)
     authentication: Values = security.get("authentication") or Values("", values.node)
     host = chosen.get("host", default_of(DoorSpec, "host"))
@@ -117,7 +118,7 @@ def build_door(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> D
 
 
 def _check_commands(reading: Reading, security: Values) -> tuple[str, ...] | None:
-    """Return the allowed commands by their own names. An unknown name is a problem, not silence."""
+    """Return the allowed commands by their own names. An unknown name would allow nothing."""
     if "allowed_commands" not in security:
         return None
     from holdfast.vocabulary.commands import canonical_name, why_unknown
@@ -130,6 +131,7 @@ def _check_commands(reading: Reading, security: Values) -> tuple[str, ...] | Non
 
 
 def build_http(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> HttpSpec:
+    """Build the door of the gate, with its certificate."""
     security: Values = values.get("security") or Values("security", values.node)
     tls: Values = values.get("tls") or Values("tls", values.node)
     certificate, key = (_find_file(reading, tls, name) for name in ("certificate", "key"))

@@ -203,9 +203,9 @@ NOTIFY = Block(
 )
 PROBE = Probe(HEALTH_CHECK)
 _TARGETS = ("http", "url", "tcp", "exec", "command", "log", "notify")
-_TIMING = ("interval", "timeout", "retries", "initial_delay", "success_threshold", "action")
 _HTTP = ("status", "body", "headers", "verify", "follow")
 _REPORTED = (LogTarget, NotifyTarget)
+_ORDER = {"startup": 0, "readiness": 1, "liveness": 2}
 _KEYS = frozenset(
     (
         *("health_check", "health_check_url", "health_check_interval", "consecutive_failures"),
@@ -230,21 +230,21 @@ class ProbeBuilder:
         self.reading = reading
         self.values = values
         self.shared_block = shared.get("health_check", {})
-        self.shared = self.settled(self.shared_block)
-        self.check = self.health_check()
+        self.shared = self.unify_names(self.shared_block)
+        self.check = self.merge_older_names()
 
     def build(self) -> tuple[tuple[ProbeSpec, ...], NotifySpec | None]:
         probes: list[ProbeSpec] = []
         for role in ("startup", "readiness", "liveness"):
-            probes += self.own(role)
-        probes += self.from_health_check(probes)
-        notify = self.notify(probes)
+            probes += self.build_role(role)
+        probes += self.build_health_check(probes)
+        notify = self.build_notify(probes)
         return tuple(sorted(probes, key=lambda probe: _ORDER[probe.roles[0]])), notify
 
-    def health_check(self) -> dict[str, Any]:
+    def merge_older_names(self) -> dict[str, Any]:
         """Return the keys of `health_check`, with those of its older names."""
         values, block = self.values, self.values.get("health_check", {})
-        own = self.settled(block)
+        own = self.unify_names(block)
         for outer, inner in (("health_check_url", "http"), ("health_check_interval", "interval")):
             found = agreed_value(self.reading, values, outer, _with_places(block, own), inner)
             if found is not None:
@@ -256,7 +256,7 @@ class ProbeBuilder:
             own["retries"] = found
         return own
 
-    def settled(self, block: Mapping[str, Any]) -> dict[str, Any]:
+    def unify_names(self, block: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keys with one name for each quantity."""
         own = dict(block)
         for alias, name in (
@@ -271,65 +271,68 @@ class ProbeBuilder:
                 del own[alias]
         return own
 
-    def own(self, role: Role) -> list[ProbeSpec]:
+    def build_role(self, role: Role) -> list[ProbeSpec]:
         """Build the probe of a role that has a block of its own."""
         block: Values | None = self.values.get(role)
         if block is None:
             return []
-        given = self.settled(block)
+        given = self.unify_names(block)
         if role == "readiness" and given.get("action") == "restart":
             message = "a service that is not ready is not restarted"
             self.note(block, "action", message, "write it under liveness")
-        target = self.target(block, given)
+        target = self.build_target(block, given)
         if target is None:
             return []
         # A `health_check` that asks nothing itself gives defaults to the other probes.
-        defaults = self.shared if _list_questions(self.check) else {**self.shared, **self.check}
-        return [self.probe((role,), target, {**_select(_TIMING, defaults), **given})]
+        defaults = self.shared if _questions_of(self.check) else {**self.shared, **self.check}
+        return [self.build_probe((role,), target, {**HEALTH_CHECK.fill(defaults), **given})]
 
-    def from_health_check(self, others: list[ProbeSpec]) -> list[ProbeSpec]:
-        given = {**_select(_TIMING, self.shared), **self.check}
-        if not _list_questions(self.check):
+    def build_health_check(self, others: list[ProbeSpec]) -> list[ProbeSpec]:
+        """Build the probes of `health_check`: liveness, and readiness where no other is."""
+        given = {**HEALTH_CHECK.fill(self.shared), **self.check}
+        if not _questions_of(self.check):
             given = {**self.shared, **self.check}
         elif "http" in self.check:
-            given = {**_select((*_TIMING, *_HTTP), self.shared), **self.check}
-        if not _list_questions(given):
+            given = {**HEALTH_CHECK.fill(self.shared), **_select(_HTTP, self.shared), **self.check}
+        if not _questions_of(given):
             return []
         block = self.values.get("health_check") or self.shared_block
-        target = self.target(block, given)
+        target = self.build_target(block, given)
         if target is None:
             return []
         has_readiness = any("readiness" in probe.roles for probe in others)
-        speaks = isinstance(self.values.get("notify"), Values)
-        if has_readiness or (speaks and not isinstance(target, NotifyTarget)):
-            return [self.probe(("liveness",), target, given)]
+        reports_itself = isinstance(self.values.get("notify"), Values)
+        if has_readiness or (reports_itself and not isinstance(target, NotifyTarget)):
+            return [self.build_probe(("liveness",), target, given)]
         if isinstance(target, _REPORTED):
             # Readiness is reported once in a run, liveness again and again.
-            return [self.probe((role,), target, given) for role in ("readiness", "liveness")]
-        return [self.probe(("readiness", "liveness"), target, given)]
+            return [self.build_probe((role,), target, given) for role in ("readiness", "liveness")]
+        return [self.build_probe(("readiness", "liveness"), target, given)]
 
-    def notify(self, probes: list[ProbeSpec]) -> NotifySpec | None:
+    def build_notify(self, probes: list[ProbeSpec]) -> NotifySpec | None:
         """Return how the service reports its state, and add the probes that follow from it."""
         block = self.values.get("notify")
-        told = [probe for probe in probes if probe.kind == "notify"]
-        watchdog = next((p.interval for p in told if "liveness" in p.roles), None)
+        reported = [probe for probe in probes if probe.kind == "notify"]
+        watchdog = next((p.interval for p in reported if "liveness" in p.roles), None)
         if not isinstance(block, Values):
-            return NotifySpec(watchdog=watchdog) if told else None
-        timing = _select(
-            _TIMING, {**self.shared, **({} if _list_questions(self.check) else self.check)}
+            return NotifySpec(watchdog=watchdog) if reported else None
+        timing = HEALTH_CHECK.fill(
+            {**self.shared, **({} if _questions_of(self.check) else self.check)}
         )
-        is_awaited = any("liveness" not in probe.roles for probe in told)
+        is_awaited = any("liveness" not in probe.roles for probe in reported)
         if not is_awaited and "readiness" not in self.values:
-            probes.append(self.probe(("readiness",), NotifyTarget(), timing))
+            probes.append(self.build_probe(("readiness",), NotifyTarget(), timing))
         wanted = block.get("watchdog")
         if wanted is not None and watchdog is None:
             watchdog = wanted
             given = {**timing, "interval": wanted, "retries": 1}
-            probes.append(self.probe(("liveness",), NotifyTarget(), given))
+            probes.append(self.build_probe(("liveness",), NotifyTarget(), given))
         return NotifySpec(fd=block.get("fd"), watchdog=watchdog)
 
-    def probe(self, roles: tuple[Role, ...], target: Target, given: dict[str, Any]) -> ProbeSpec:
-        fields = _select(_TIMING, given)
+    def build_probe(
+        self, roles: tuple[Role, ...], target: Target, given: dict[str, Any]
+    ) -> ProbeSpec:
+        fields = HEALTH_CHECK.fill(given)
         if isinstance(target, _REPORTED) and roles != ("liveness",):
             fields["success_threshold"] = 1
         if isinstance(target, NotifyTarget) and roles == ("liveness",):
@@ -337,9 +340,9 @@ class ProbeBuilder:
             fields["success_threshold"] = 1
         return ProbeSpec(roles=roles, target=target, **fields)
 
-    def target(self, block: Mapping[str, Any], given: dict[str, Any]) -> Target | None:
+    def build_target(self, block: Mapping[str, Any], given: dict[str, Any]) -> Target | None:
         """Return what the probe asks. It is a problem if it asks nothing or more than one thing."""
-        kinds = _list_questions(given)
+        kinds = _questions_of(given)
         if len(kinds) != 1:
             if isinstance(block, Values) and not set(block.refused) & set(_TARGETS):
                 message = "this probe asks nothing"
@@ -351,13 +354,14 @@ class ProbeBuilder:
         match kinds[0]:
             case "http":
                 fields = _select(_HTTP, given)
-                method = str(given.get("method", "get")).upper()
-                return HttpTarget(url=given["http"], method=method, **fields)
+                if "method" in given:
+                    fields["method"] = given["method"].upper()
+                return HttpTarget(url=given["http"], **fields)
             case "tcp":
                 host, port, lease = given["tcp"]
                 return TcpTarget(host=host, port=port, lease=lease)
             case "exec":
-                return self.command(block, given)
+                return self.build_command(block, given)
             case "log":
                 return LogTarget(pattern=given["log"])
             case _:
@@ -365,14 +369,14 @@ class ProbeBuilder:
 
     def check_options(self, block: Mapping[str, Any], given: dict[str, Any], kind: str) -> None:
         """Report options of another kind of probe, which would do nothing."""
-        strange = [name for name in ("method", *_HTTP) if kind != "http" and name in given]
-        strange += ["shell"] if kind != "exec" and "shell" in given else []
+        unfit = [name for name in ("method", *_HTTP) if kind != "http" and name in given]
+        unfit += ["shell"] if kind != "exec" and "shell" in given else []
         if isinstance(block, Values):
-            for name in (name for name in strange if name in block):
+            for name in (name for name in unfit if name in block):
                 owner = "exec" if name == "shell" else "http"
                 self.note(block, name, f"{name} is for {owner}, not for {kind}", "remove it")
 
-    def command(self, block: Mapping[str, Any], given: dict[str, Any]) -> ExecTarget | None:
+    def build_command(self, block: Mapping[str, Any], given: dict[str, Any]) -> ExecTarget | None:
         path = block.path_of("exec") if isinstance(block, Values) else "exec"
         if given.get("shell"):
             words: Any = shell_words(given["exec"], path, self.reading)
@@ -398,10 +402,7 @@ def probe_texts(probe: ProbeSpec) -> tuple[str, ...]:
             return ()
 
 
-_ORDER = {"startup": 0, "readiness": 1, "liveness": 2}
-
-
-def _list_questions(fields: Mapping[str, Any]) -> list[str]:
+def _questions_of(fields: Mapping[str, Any]) -> list[str]:
     """Return the questions among these keys."""
     kinds = ("http", "tcp", "exec", "log", "notify")
     return [kind for kind in kinds if fields.get(kind) not in (None, False)]

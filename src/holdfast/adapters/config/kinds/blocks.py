@@ -121,12 +121,8 @@ class Block(Kind):
         """Return what leaving out a key means, as a user would write it; None if nothing."""
         key = self.keys[name]
         default = key.default
-        if (
-            default is None
-            and self.spec
-            and name in self.fields
-            and not isinstance(key.kind, Block)
-        ):
+        is_from_spec = default is None and name in self.fields and not isinstance(key.kind, Block)
+        if is_from_spec and self.spec is not None:
             default = default_of(self.spec, name)
         return default if default is None or isinstance(default, str) else key.kind.spell(default)
 
@@ -155,11 +151,10 @@ class Block(Kind):
     def full_schema(self) -> Schema:
         properties: Schema = {}
         for key in self.keys.values():
-            describe = {"description": key.meaning, **key.kind.schema()}
+            properties[key.name] = {"description": key.meaning, **key.kind.schema()}
             default = self.default(key.name)
             if default is not None:
-                describe["default"] = default
-            properties[key.name] = describe
+                properties[key.name]["default"] = default
         schema: Schema = {
             "type": ["object", "null"],
             "properties": properties,
