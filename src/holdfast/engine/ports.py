@@ -65,7 +65,7 @@ class PortLeases(RunObserver):
         self._keeper = keeper
         self._in_thread = in_thread
         self._describe = describe or _described
-        self._span = rules.DEFAULT_RANGE
+        self._span = Settings().port_range
         self._asked: dict[str, int] = {}
         self._numbers = itertools.count()
         self._active: set[str] = set()

@@ -17,7 +17,6 @@ from holdfast.vocabulary.specs.probes import ExecTarget, HttpTarget, ProbeSpec, 
 AUTO = 0
 SINGLE = "port"
 """The name of the port that `port:` asks for."""
-DEFAULT_RANGE = (8082, 9081)
 PLACEHOLDER = pattern(r"\{\{\s*(?:port|ports\.([A-Za-z0-9_-]+))\s*\}\}")
 
 

@@ -100,6 +100,36 @@ def described() -> dict[str, Any]:
     return found
 
 
+def test_every_key_fills_a_field_or_is_worked_out() -> None:
+    """No key is accepted and then forgotten: a builder reads those that have no field by name."""
+    worked_out = {
+        "command": {"command", "args", "command_type", "shell"},
+        "health_check": {
+            *("http", "url", "tcp", "exec", "command", "log", "notify", "shell"),
+            *("consecutive_failures", "method", "status", "body", "headers", "verify", "follow"),
+        },
+        "restart": {"policy"},
+        "security": {
+            *("allowed_origins", "bind_to_localhost", "filters", "rate_limit", "secrets"),
+        },
+        "service": {
+            *("command", "args", "shell", "env_file", "max_restarts", "instances", "port"),
+            *("health_check", "health_check_url", "health_check_interval", "consecutive_failures"),
+            *("startup", "readiness", "liveness"),
+        },
+        "supervisor": {
+            *("services", "enabled", "host", "port", "tcp", "http_port", "tls", "log_level"),
+            *("log_format", "audit", "security", "production", "restart_policy", "restart", "stop"),
+            *("log", "health_check", "environment", "env", "env_file"),
+        },
+        "tls": {"mode"},
+    }
+    for block in BLOCKS:
+        if block.spec is not None:
+            others = set(block.keys) - block.fields
+            assert others == worked_out.get(block.definition, set()), block.definition
+
+
 def test_every_key_is_documented() -> None:
     """The guide has a row for every key, and none for a key that does not exist."""
     assert set(documented()) == set(described())

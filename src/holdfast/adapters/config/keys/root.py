@@ -13,22 +13,14 @@ from holdfast.adapters.config.keys.commands import Commands, Workflow
 from holdfast.adapters.config.keys.dependencies import Groups
 from holdfast.adapters.config.keys.doors import MCP, SECURITY, TLS, AssistantDoor
 from holdfast.adapters.config.keys.files import FILES, GIT
-from holdfast.adapters.config.keys.health import PROBE
 from holdfast.adapters.config.keys.policies import Policies
 from holdfast.adapters.config.keys.resources import HOST_LIMITS, PortRange
 from holdfast.adapters.config.keys.services import (
-    ENVIRONMENT,
-    LOG,
-    RESTART,
-    RESTART_POLICY,
-    STOP,
+    SERVICE_DEFAULTS,
     Service,
     ServicesByName,
 )
 from holdfast.adapters.config.kinds.blocks import Block, Key, MapOf, SpecOf, WordOrBlock, default_of
-from holdfast.adapters.config.kinds.command_lines import (
-    Variables,
-)
 from holdfast.adapters.config.kinds.kind import ScalarKind, Schema
 from holdfast.adapters.config.kinds.scalars import (
     LABEL,
@@ -41,7 +33,6 @@ from holdfast.adapters.config.kinds.scalars import (
 )
 from holdfast.system.patterns import pattern
 from holdfast.vocabulary.names import closest
-from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.specs.settings import Configuration, DoorSpec, HttpSpec, Settings
 
 LEVELS = ("trace", "debug", "info", "warning", "error", "critical")
@@ -137,24 +128,7 @@ _GLOBAL = [
         default_of(Settings, "is_production"),
     ),
     Key("default_service", Text(), "The service that is meant when none is named."),
-    Key(
-        "restart_policy",
-        RESTART_POLICY,
-        "Default for every service.",
-        default_of(ServiceSpec, "restart_policy"),
-    ),
-    Key("restart", WordOrBlock("policy", RESTART), "Default for every service."),
-    Key("stop", STOP, "Default for every service."),
-    Key("log", LOG, "Default for every service."),
-    Key("health_check", PROBE, "Default for every service's probes."),
-    Key(
-        "environment",
-        ENVIRONMENT,
-        "Default for every service.",
-        default_of(ServiceSpec, "environment"),
-    ),
-    Key("env", Variables(), "Variables for every service."),
-    Key("env_file", ListOf(Text()), "Files of variables for every service."),
+    *SERVICE_DEFAULTS,
 ]
 _LATER = ("backends", "agents", "queue", "pools", "tokens")
 _SYNONYMS = {"service": "services", "programs": "services", "processes": "services"}

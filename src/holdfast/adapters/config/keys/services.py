@@ -264,6 +264,29 @@ SERVICE = Block(
         "exit_codes": "success_exit_codes",
     },
 )
+SERVICE_DEFAULTS = [
+    Key(
+        "restart_policy",
+        RESTART_POLICY,
+        "Default for every service.",
+        default_of(ServiceSpec, "restart_policy"),
+    ),
+    Key("restart", WordOrBlock("policy", RESTART), "Default for every service."),
+    Key("stop", STOP, "Default for every service."),
+    Key("log", LOG, "Default for every service."),
+    Key("health_check", PROBE, "Default for every service's probes."),
+    Key(
+        "environment",
+        ENVIRONMENT,
+        "Default for every service.",
+        default_of(ServiceSpec, "environment"),
+    ),
+    Key("env", Variables(), "Variables for every service."),
+    Key("env_file", ListOf(Text()), "Files of variables for every service."),
+]
+"""Keys at the top of the file that give defaults to every service."""
+SHARED = ("enabled", *(key.name for key in SERVICE_DEFAULTS))
+"""Keys at the top of the file that a service is built from."""
 
 
 class Service(Kind):
@@ -335,6 +358,7 @@ class ServiceBuilder:
         self.reading = reading
         self.defaults = defaults
         self.is_enabled = defaults.get("enabled", True)
+        self.shared = SERVICE.fill({name: defaults[name] for name in SHARED if name in defaults})
         self.env_files: dict[str, dict[str, str]] = {}
         self.shared_env = self.collect_variables(defaults)
 
@@ -371,9 +395,7 @@ class ServiceBuilder:
         origin: Literal["config", "target"] = "config",
     ) -> ServiceSpec:
         """Build one service: fill what the rows fill, and work out the other fields."""
-        fields = SERVICE.fill(values)
-        if "environment" in self.defaults:
-            fields.setdefault("environment", self.defaults["environment"])
+        fields = {**self.shared, **SERVICE.fill(values)}
         probes, notify = build_probes(self.reading, self.defaults, values)
         ports = collect_ports(self.reading, values)
         env = {**self.shared_env, **self.collect_variables(values)}
@@ -493,13 +515,6 @@ class ServiceBuilder:
 
     def merge(self, block: str, values: Values) -> dict[str, Any]:
         return {**self.defaults.get(block, {}), **values.get(block, {})}
-
-
-SHARED = (
-    *("enabled", "restart_policy", "restart", "stop", "log", "health_check"),
-    *("environment", "env", "env_file"),
-)
-"""Keys at the top of the file that give defaults to every service."""
 
 
 def build_templates(
