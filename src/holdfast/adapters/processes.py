@@ -70,7 +70,7 @@ def _started_at(pid: int) -> float | None:
     return round(booted + int(found.start_time) / os.sysconf("SC_CLK_TCK"), 2)
 
 
-class Found(msgspec.Struct, frozen=True):
+class AdoptableProcess(msgspec.Struct, frozen=True):
     """A process that a user wants to hand over to us."""
 
     pid: int
@@ -78,7 +78,7 @@ class Found(msgspec.Struct, frozen=True):
     working_dir: str
 
 
-def find(pid: int | None, pidfile: str | None, port: int | None) -> Found:
+def find(pid: int | None, pidfile: str | None, port: int | None) -> AdoptableProcess:
     """Find the process that a user names by pid, pid file or port; raises Failed."""
     import psutil
 
@@ -106,7 +106,7 @@ def find(pid: int | None, pidfile: str | None, port: int | None) -> Found:
         )
     try:
         process = psutil.Process(pid)
-        return Found(pid, tuple(process.cmdline()), _folder(process))
+        return AdoptableProcess(pid, tuple(process.cmdline()), _folder(process))
     except (psutil.NoSuchProcess, ValueError, OverflowError):
         raise Failed(f"there is no process {pid}", "`ps` lists what runs") from None
     except psutil.AccessDenied:

@@ -1,11 +1,11 @@
-"""Who keeps a state folder, and who may be its next keeper, told by the kernel.
+"""The claim of a keeper on a state folder, and the token for its succession.
 
-A claim is a name that ends with its holders and that nobody can delete, as files can be. Keeper
-and supervisor hold it together, as they hold the lock: it outlives the keeper until a successor
-goes on with it. Whoever calls the name asks for the files to be made anew. Where the system has
-no such names (they are Linux's), nobody is known by one.
+A claim is an abstract socket name. Nobody can delete it, as files can be deleted, and it ends with
+the last process that holds it. Keeper and supervisor hold it together, like the lock, so that it
+survives the keeper until a successor takes over. A process that connects to the name asks the
+keeper to make its files again. Only Linux has such names.
 
-A token is one byte in a pipe. Several supervisors may see the same keeper die; the one that reads
+A token is one byte in a pipe. Several supervisors may see the same keeper die. The one that reads
 the byte takes its place. Standard library only.
 """
 
@@ -19,10 +19,10 @@ _LONGEST = 100
 
 
 def claim(state: str) -> int | None:
-    """The name of this folder's keeper, for as long as this is open; None: it cannot be had."""
+    """Claim this folder for as long as the descriptor is open; None if another process has it."""
     if sys.platform != "linux":
         return None
-    # `socket` around it would be loaded before the first supervisor could be.
+    # `socket` would have to be imported before the first supervisor is started.
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK)
     try:
         sock.bind(_name(state))
@@ -34,7 +34,7 @@ def claim(state: str) -> int | None:
 
 
 def holders(state: str) -> list[int]:
-    """The processes of this user that hold the claim of this folder."""
+    """Return the processes of this user that hold the claim of this folder."""
     if sys.platform != "linux":
         return []
     wanted = _name(state).replace(b"\0", b"@")
@@ -46,7 +46,7 @@ def holders(state: str) -> list[int]:
 
 
 def _files_of(pid: str) -> set[bytes]:
-    """What a process has open; nothing of one that is gone or of another user."""
+    """Return what a process has open; nothing if it is gone or another user's."""
     found = set()
     try:
         for name in os.listdir(f"/proc/{pid}/fd"):
@@ -57,7 +57,7 @@ def _files_of(pid: str) -> set[bytes]:
 
 
 def new_token() -> int:
-    """A fresh token, as the descriptor by which supervisors can take it."""
+    """Create a token, and return the descriptor by which supervisors can take it."""
     reader, writer = os.pipe()
     os.write(writer, b"1")
     os.close(writer)
@@ -65,12 +65,12 @@ def new_token() -> int:
 
 
 def take_token(fd: int) -> bool:
-    """Whether it is ours now; False: another process has taken it."""
+    """Take the token; return False if another process has taken it."""
     return os.read(fd, 1) != b""
 
 
 def call(state: str) -> bool:
-    """Ask who keeps this folder for its files; False if nobody of this user is known to."""
+    """Ask the keeper of this folder to make its files again; return False if there is none."""
     if sys.platform != "linux":
         return False
     import socket
@@ -82,15 +82,15 @@ def call(state: str) -> bool:
             sock.connect(_name(state))
             return credentials(sock)[0] == os.getuid()
         except BlockingIOError:
-            return True  # so many have called that it is busy with them
+            return True  # its queue of callers is full
         except OSError:
             return False
 
 
 def _name(state: str) -> bytes:
-    """The same for all who see the same folders, and short enough."""
-    seen = os.stat("/proc/self/ns/mnt").st_ino
-    name = b"\0holdfast-%d-%d-%s" % (os.getuid(), seen, os.fsencode(os.path.abspath(state)))
+    """Return a name that is the same for all processes that see the same folders."""
+    namespace = os.stat("/proc/self/ns/mnt").st_ino
+    name = b"\0holdfast-%d-%d-%s" % (os.getuid(), namespace, os.fsencode(os.path.abspath(state)))
     if len(name) <= _LONGEST:
         return name
     from hashlib import blake2b

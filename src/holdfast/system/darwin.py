@@ -1,9 +1,8 @@
-"""Process facts on macOS, asked of the kernel by `sysctl`, which tells them of any user's.
+"""Facts about processes on macOS, of any user, by `sysctl`.
 
-Owns the layout of the kernel's structures there. Imported on macOS only, by the keeper, the
-supervisor and the command line; standard library only. There is no subreaper and no pidfd,
-and the environment of the system's own programs (/bin, /usr/bin) is hidden: one of those that
-leaves its session cannot be found once its parent is gone.
+Owns the layout of the kernel's structures there. Imported on macOS only; standard library only.
+There is no subreaper and no pidfd. The environment of the system's own programs (/bin, /usr/bin) is
+hidden, so one of those that leaves its session cannot be found once its parent is gone.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ import os
 import struct
 
 OPEN_MAX = 10240
-"""As many descriptors as the system lets everybody have, where the hard limit is infinite."""
+"""The most descriptors that every process may have, where the hard limit is infinite."""
 
-Found = tuple[int, int, str, str, str, int, int]
+Facts = tuple[int, int, str, str, str, int, int]
 """Pid, parent, name, state, start time, session and process group."""
 
 _CTL_KERN = 1
@@ -38,37 +37,37 @@ def boot_id() -> str:
     return buffer.value.decode()
 
 
-def processes() -> list[Found]:
-    """Every process of the machine; zombies too."""
+def processes() -> list[Facts]:
+    """Return every process of the machine, zombies included."""
     everybody = (_KERN_PROC, _KERN_PROC_ALL)
     for _ in range(_MOST_TRIES):
-        # Between two questions some may have come.
+        # Some processes may have come between the two calls.
         data = _ask(everybody, _size(everybody) * 5 // 4)
         if data is not None:
             whole = len(data) // _KINFO.size * _KINFO.size
             every = _KINFO.iter_unpack(data[:whole])
-            # Without the kernel itself: to ask for the session of 0 is to ask for one's own.
-            return [_found(*fields) for fields in every if fields[3] > 0]
+            # Without the kernel itself: the session of pid 0 would be our own.
+            return [_facts(*fields) for fields in every if fields[3] > 0]
     return []
 
 
-def process(pid: int) -> Found | None:
-    fields = _facts(pid)
-    return None if fields is None else _found(*fields)
+def process(pid: int) -> Facts | None:
+    fields = _fields_of(pid)
+    return None if fields is None else _facts(*fields)
 
 
 def user_of(pid: int) -> int | None:
-    fields = _facts(pid)
+    fields = _fields_of(pid)
     return None if fields is None else fields[5]
 
 
 def environment(pid: int) -> bytes | None:
-    """Environment strings of a process of the same user, separated by NUL; none of a program
+    """Return the environment of a process of the same user, separated by NUL; nothing of a program
     that the system protects."""
     if not _room_of_arguments:
-        told = _ask((_KERN_ARGMAX,), 4)
-        # More room than that is an error; it was a quarter before macOS 11.
-        _room_of_arguments.append(struct.unpack("<i", told)[0] if told else 1 << 18)
+        answer = _ask((_KERN_ARGMAX,), 4)
+        # More room than that is an error.
+        _room_of_arguments.append(struct.unpack("<i", answer)[0] if answer else 1 << 18)
     data = _ask((_KERN_PROCARGS2, pid), _room_of_arguments[0])
     if data is None or len(data) < 4:
         return None
@@ -78,14 +77,14 @@ def environment(pid: int) -> bytes | None:
     return b"\0".join(rest.lstrip(b"\0").split(b"\0")[argument_count:])
 
 
-def _facts(pid: int) -> tuple[int, int, int, int, bytes, int, int, int] | None:
+def _fields_of(pid: int) -> tuple[int, int, int, int, bytes, int, int, int] | None:
     data = _ask((_KERN_PROC, _KERN_PROC_PID, pid), _KINFO.size)
     return _KINFO.unpack(data) if data is not None and len(data) == _KINFO.size else None
 
 
-def _found(
+def _facts(
     seconds: int, micros: int, state: int, pid: int, name: bytes, _: int, ppid: int, pgid: int
-) -> Found:
+) -> Facts:
     try:
         session = os.getsid(pid)
     except OSError:
@@ -96,7 +95,7 @@ def _found(
 
 
 def _size(question: tuple[int, ...]) -> int:
-    """How many bytes the answer would have now."""
+    """Return how many bytes the answer would have now."""
     size = ctypes.c_size_t(0)
     return size.value if _sysctl(question, None, size) else 0
 

@@ -1,8 +1,7 @@
-"""Landlock: the kernel keeps a process, and all that it starts, to the folders that it was given.
+"""Landlock: the kernel confines a process, and all that it starts, to certain folders.
 
-Folders are meant by what was opened, not by name: whoever renames or links them later changes
-nothing. Linux 5.13 and later; elsewhere `version` is 0. Standard library only, for the keeper
-and the supervisor; imports nothing else of ours.
+The rule is tied to the opened folders, not to their names, so renames and links change nothing.
+Linux 5.13 and later; elsewhere `version` is 0. Standard library only.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
 
 @cache
 def version() -> int:
-    """The version that the kernel offers; 0: none, or it is switched off. A process that asks
-    before it forks spares its children to load what they need."""
+    """Return the version that the kernel offers; 0 if there is none, or if it is switched off. A
+    process that asks before a fork saves its children from importing what they need."""
     if sys.platform != "linux":
         return 0
     found = _syscall()(_CREATE_RULESET, None, 0, _ASK_VERSION)
@@ -39,9 +38,9 @@ def version() -> int:
 
 
 def restrict(read: Iterable[str], write: Iterable[str]) -> None:
-    """From now on this process may read and execute what is beneath `read`, and read and change,
-    but not execute, what is beneath `write`. What is not there gives no rights. Cannot be taken
-    back; raises OSError, and then nothing is sure."""
+    """Allow this process to read and execute beneath `read`, and to read and change, but not
+    execute, beneath `write`, and nothing else. Folders that do not exist give no rights. It cannot
+    be undone. After an OSError, nothing is sure."""
     import ctypes
 
     handled = _ALL_OF_THE_FIRST
@@ -67,7 +66,7 @@ def _allow(call: _NamedFuncPointer, ruleset: int, path: str, rights: int) -> Non
     try:
         folder = os.open(path, getattr(os, "O_PATH", 0) | os.O_CLOEXEC)
     except OSError:
-        return  # no rights to what is not there, or cannot be reached
+        return  # it does not exist, or cannot be reached
     try:
         if not stat.S_ISDIR(os.fstat(folder).st_mode):
             rights &= _OF_FILES

@@ -1,8 +1,8 @@
-"""Many modules of Python in one file: to find and read them one by one takes a third of a start.
+"""Many Python modules in one file. To find and read them one by one takes a third of a start.
 
-It lies with the byte code of this package and is a copy of the same kind: made by who has loaded
-the modules, and good as long as every source is what it was. Else, or if anything about it is
-wrong, modules are loaded as ever. Nothing depends on it.
+The file lies with the byte code of this package and is a cache of the same kind. A process that has
+loaded the modules writes it, and it is valid as long as no source has changed. If it is invalid or
+damaged, modules are loaded as usual. Nothing depends on it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Stamp = tuple[int, int]
     Entry = tuple[int, int, str, Stamp, bool]
-    """Where its code begins, its length, its source, what that was then, is it a package."""
+    """Offset and length of the code, the source, its stamp, and whether it is a package."""
     Index = dict[str, Entry]
 
 _FORM = 1
@@ -34,7 +34,7 @@ _LEFT_SECONDS = 60.0
 
 
 class Pack:
-    """One file, for one kind of process."""
+    """The pack of one kind of process."""
 
     def __init__(self, kind: str, folder: str = os.path.dirname(__file__)) -> None:
         self._folder = os.path.join(folder, "__pycache__")
@@ -45,11 +45,11 @@ class Pack:
         self._file: FileIO | None = None
 
     def use(self) -> None:
-        """Load from it from now on, if it is what a look at every source would give."""
+        """Load modules from the pack from now on, if it is valid for every source."""
         try:
             self._file = file = FileIO(self.path)
             self._index = self._read_index(os.fstat(file.fileno()).st_size)
-        except Exception:  # noqa: BLE001 - whatever is wrong with it, the sources are there
+        except Exception:  # noqa: BLE001 - whatever is wrong, the sources are there
             self.leave()
             return
         self.is_used = True
@@ -58,7 +58,7 @@ class Pack:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """As Python asks everybody in `sys.meta_path`."""
+        """Find a module, as Python asks every finder in `sys.meta_path`."""
         entry = self._index.get(name)
         if entry is None:
             return None
@@ -70,25 +70,25 @@ class Pack:
         return spec
 
     def code(self, name: str) -> object:
-        """What it has as the code of a module; that may be damaged."""
+        """Return the code of a module, which may be damaged."""
         begin, size, *_ = self._index[name]
         return _read(self._piece(begin, size))
 
     def leave(self) -> None:
-        """Load from it no longer: who was to be loaded is."""
-        # Another thread may be half way through these: a list of its own, and the file is closed
-        # when nobody has it any more.
+        """Stop using the pack. Everything that should come from it has been imported."""
+        # Another thread may be using both: it keeps the old list, and the file is closed when the
+        # last reference is gone.
         sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
         self._index, self._file = {}, None
 
     def pass_on(self) -> None:
-        """Leave one for the next process, and nothing else; raises OSError where it may not."""
+        """Make sure that there is a pack for the next process, and no leftovers; raises OSError."""
         self._remove_leftovers()
         if not self.is_used:
             self.write()
 
     def write(self) -> None:
-        """Make one of what this process has loaded; raises OSError where it may not."""
+        """Write a pack of the modules that this process has loaded; raises OSError."""
         written = f"{self.path}.{os.getpid()}.{time.time_ns()}"
         try:
             with open(written, "xb") as file:
@@ -105,18 +105,18 @@ class Pack:
         end = file_size - _SIZE_BYTES
         size = int.from_bytes(self._piece(end, _SIZE_BYTES), "big")
         origin, index = _read(self._piece(end - size, size))
-        if origin != _origin() or any(_stamp(it[2]) != it[3] for it in index.values()):
+        if origin != _origin() or any(_stamp(entry[2]) != entry[3] for entry in index.values()):
             raise ValueError("it was made of something else")
         found: Index = index
         return found
 
     def _piece(self, begin: int, size: int) -> bytes:
-        """Not mapped: who copies another file over this one would end the process."""
+        """Read a part of the file. Not mapped: a file that is overwritten would end the process."""
         file = self._file
         return os.pread(file.fileno(), size, begin) if file is not None else b""
 
     def _remove_leftovers(self) -> None:
-        """Of who ended while it wrote."""
+        """Remove files of processes that died while they wrote."""
         for name in os.listdir(self._folder):
             path = os.path.join(self._folder, name)
             if not name.startswith(f"{self._name}."):
@@ -126,7 +126,7 @@ class Pack:
 
 
 class _Loader(SourceFileLoader):
-    """Python's own, which has the code at hand already."""
+    """Python's own loader, with the code from the pack."""
 
     def __init__(self, name: str, path: str, pack: Pack) -> None:
         super().__init__(name, path)
@@ -137,25 +137,25 @@ class _Loader(SourceFileLoader):
         if pack is not None:
             try:
                 code = pack.code(fullname)
-            except Exception:  # noqa: BLE001 - it stands in the source as well
+            except Exception:  # noqa: BLE001 - the source has it as well
                 code = None
             if isinstance(code, CodeType):
                 return code
         return super().get_code(fullname)
 
 
-_read = marshal.loads  # who may write here may write byte code as well
+_read = marshal.loads  # as safe as byte code, which has the same owner
 
 
 def _write_codes(file: BinaryIO) -> Index:
-    """One after the other: all of them at once would be the most memory that a supervisor takes."""
+    """Write the code of each module, one after the other, to save memory."""
     index: Index = {}
     for name, module in sorted(sys.modules.items()):
         spec = getattr(module, "__spec__", None)
         if spec is None or spec.name != name or not isinstance(spec.loader, SourceFileLoader):
             continue
         source = spec.loader.path
-        # First: a source that is replaced in this very moment makes the pack worthless.
+        # Stamped first: a source that is replaced at this moment makes the pack invalid.
         stamp, begin = _stamp(source), file.tell()
         size = file.write(marshal.dumps(SourceFileLoader(name, source).get_code(name)))
         index[name] = (begin, size, source, stamp, spec.submodule_search_locations is not None)
@@ -163,7 +163,7 @@ def _write_codes(file: BinaryIO) -> Index:
 
 
 def _origin() -> tuple[int, str, str, list[tuple[str, int]]]:
-    """Another Python, or one that looks elsewhere or finds more there, may mean other modules."""
+    """Return what decides which modules a name means: the Python, and where it looks."""
     folders = [(path, _stamp(path)[0]) for path in sys.path if os.path.exists(path)]
     return _FORM, holdfast.__version__, sys.version, folders
 

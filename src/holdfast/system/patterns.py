@@ -1,7 +1,7 @@
 """Regular expressions that are compiled when they are first used.
 
-Together they take several milliseconds, for which every start would wait, and most are not
-needed in a given process at all.
+To compile all of them takes several milliseconds of every start, and most are never used in a given
+process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class _Pattern:
-    """Stands for a compiled expression; each of its methods is looked up once."""
+    """Stands for a compiled expression. Each of its methods is looked up once."""
 
     def __init__(self, text: str | bytes, flags: int) -> None:
         self._text = text
@@ -28,5 +28,5 @@ class _Pattern:
 
 
 def pattern(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """As `re.compile`, but later."""
+    """Like `re.compile`, but later."""
     return _Pattern(text, flags)  # type: ignore[return-value]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from holdfast.system import lean_json
 from holdfast.system.private_files import open_plain, read_plain
 
 TYPE_CHECKING = False
@@ -41,7 +42,7 @@ class Places:
 
     @property
     def relay_socket(self) -> str:
-        """Where `holdfast mcp` meets the gate."""
+        """The socket by which `holdfast mcp` reaches the gate."""
         return os.path.join(self.runtime, "mcp.sock")
 
     @property
@@ -50,12 +51,12 @@ class Places:
 
     @property
     def own_log(self) -> str:
-        """What Holdfast tells of itself."""
+        """The log of Holdfast itself."""
         return os.path.join(self.state, "holdfast.log")
 
 
 def how_to_write(config: str) -> str:
-    """What to do where this configuration is missing."""
+    """Return a hint for a user whose configuration is missing."""
     if not config.endswith((".yaml", ".yml")) or not os.path.isdir(os.path.dirname(config)):
         return "`holdfast init` writes a holdfast.yaml"
     from shlex import quote
@@ -64,12 +65,12 @@ def how_to_write(config: str) -> str:
 
 
 def generations(own_log: str) -> list[str]:
-    """The file that is written, and those that it was rotated to, the newest first."""
+    """Return the current file and those that it was rotated to, the newest first."""
     return [own_log, *(f"{own_log}.{number + 1}" for number in range(OWN_LOG_BACKUPS))]
 
 
 def find_config(start: str) -> str | None:
-    """The configuration of this folder or of the nearest one above it."""
+    """Return the configuration of this folder or of the nearest one above it."""
     folder = os.path.realpath(start)
     while True:
         for name in CONFIG_NAMES:
@@ -83,7 +84,7 @@ def find_config(start: str) -> str | None:
 
 
 def unread_beside(config: str) -> list[str]:
-    """Names of other configurations in its folder, which look as if they were read, too."""
+    """Return the names of other configurations in the same folder, which are not read."""
     folder, name = os.path.split(config)
     others = [other for other in CONFIG_NAMES if os.path.isfile(os.path.join(folder, other))]
     return [other for other in others if other != name] if name in CONFIG_NAMES else []
@@ -98,9 +99,9 @@ def find_places(
 ) -> Places:
     """Find the Holdfast that a command in this folder speaks to.
 
-    Without a configuration above it, the folder itself is the project: that is where
-    `holdfast run` keeps its services. A started Holdfast of a folder above is joined
-    (`existing_project`), the way git finds its repository.
+    If there is no configuration at or above the folder, the folder itself is the project, in which
+    `holdfast run` has its services. A Holdfast that was started in a folder above is joined
+    (`existing_project`), as git finds its repository.
     """
     config = os.path.realpath(os.path.join(start, config)) if config else find_config(start)
     if config:
@@ -117,7 +118,7 @@ def find_places(
 
 
 def existing_project(start: str, environ: Mapping[str, str]) -> str | None:
-    """The nearest folder at or above this one that has a Holdfast's state."""
+    """Return the nearest folder at or above this one for which there is a state folder."""
     root = states_root(environ)
     folder = os.path.realpath(start)
     while True:
@@ -130,24 +131,21 @@ def existing_project(start: str, environ: Mapping[str, str]) -> str | None:
 
 
 def project_of(state: str) -> str:
-    """The project whose state this folder holds; nothing if that cannot be told."""
+    """Return the project of a state folder; empty if it is unknown."""
     return str(keeper_note(state).get("project") or "")
 
 
 def keeper_note(state: str) -> dict[str, Any]:
-    """What the keeper of this folder wrote down about itself, if there is or was one."""
+    """Read the note of the keeper about itself; empty if there never was one."""
     try:
-        text = read_plain(os.path.join(state, "keeper.json")).decode()
-        import json
-
-        note = json.loads(text)
+        note = lean_json.loads(read_plain(os.path.join(state, "keeper.json")))
     except (OSError, ValueError):
         return {}
     return note if isinstance(note, dict) else {}
 
 
 def lock_is_held(state: str) -> bool:
-    """Whether a keeper (or a supervisor that turns into one) lives on this state folder."""
+    """Return whether a keeper, or a supervisor that turns into one, uses this state folder."""
     import fcntl
 
     try:
@@ -164,8 +162,8 @@ def lock_is_held(state: str) -> bool:
 
 
 def _as_started(places: Places) -> Places:
-    """With the sockets where the keeper has them: its starter's environment may have been another
-    one (cron, sudo and ssh often have no XDG_RUNTIME_DIR)."""
+    """Use the sockets where the keeper has them. It may have been started in another environment:
+    cron, sudo and ssh often have no XDG_RUNTIME_DIR."""
     if not os.path.exists(places.line_socket):
         runtime = keeper_note(places.state).get("runtime")
         if isinstance(runtime, str) and os.path.exists(os.path.join(runtime, "line.sock")):
@@ -195,7 +193,7 @@ def folder_name(project: str) -> str:
 
 
 def digest(path: str) -> str:
-    """Twelve digits for a path (FNV-1a); `hashlib` would cost the fast path 4 ms."""
+    """Return twelve digits for a path (FNV-1a). `hashlib` would cost the fast path 4 ms."""
     value = 0xCBF29CE484222325
     for byte in os.fsencode(path):
         value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF

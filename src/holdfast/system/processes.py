@@ -132,7 +132,7 @@ def _parse(data: bytes) -> Process | None:
 
 if sys.platform == "darwin":
 
-    def _of_darwin(found: darwin.Found) -> Process:
+    def _of_darwin(found: darwin.Facts) -> Process:
         return Process(*found, threads=0 if found[3] == "Z" else 1)
 
 
