@@ -1,7 +1,8 @@
-"""All services of this Holdfast, and the keeper's notices on their way to each.
+"""All services of this Holdfast, by name.
 
-Owns the declarations in the keeper's memory and the rebuilding of runners after the
-supervisor's own death. Changes no state itself: that is each runner's.
+Passes the keeper's notices on to the runners, keeps declarations in the keeper's memory, and
+rebuilds the runners after the supervisor's own death. Changes no state: each runner changes its
+own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord, StoredState
 from holdfast.engine.runner import exits
-from holdfast.engine.runner.declaration import Declaration, StoredDeclaration
+from holdfast.engine.runner.declaration import Declaration, StoredDeclaration, undeclared
 from holdfast.engine.runner.environment import Environment
 from holdfast.engine.runner.remains import Remains, collect
 from holdfast.engine.runner.runner import Runner
@@ -28,7 +29,6 @@ from holdfast.rules.admission import ordering
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.names import GATE_SERVICE
 from holdfast.vocabulary.services import START_SECONDS, Outcome
-from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.states import State
 
 if TYPE_CHECKING:
@@ -53,10 +53,11 @@ class Roster:
     ) -> None:
         self.runners: dict[str, Runner] = {}
         self.records: dict[str, ServiceRecord] = {}
-        """What the database says of services that nobody has declared yet."""
+        """What the database says of services that are not declared yet."""
         self.open_runs: dict[str, list[OpenRun]] = {}
+        """By service: runs without a recorded end that this keeper does not have."""
         self._unseen_numbers: dict[str, int] = {}
-        """Runs without a recorded end that this keeper does not have."""
+        """By service: the highest number of a run that ended while its keeper died."""
         self._environment = environment
         self._new_future = new_future
         self._on_failed = on_failed
@@ -65,30 +66,31 @@ class Roster:
         self._labels: tuple[object, list[str]] | None = None
         self._is_retiring = False
         self._environs: set[str] = set()
+        """Digests of the environments in the keeper's memory."""
         self._remembered: dict[str, StoredDeclaration] = {}
 
-    # Knowing
+    # Looking up
 
     def get(self, name: str) -> Runner:
-        """The one service of this name, or that this name stands for."""
+        """The service of this name, or the only one that the name stands for."""
         runner = self.runners.get(name)
         return runner if runner is not None else self.runners[self.selectors.one(name)]
 
     @property
     def selectors(self) -> Selectors:
-        """What the names in verbs mean now."""
+        """What the names in commands mean now."""
         specs = {name: runner.declaration.spec for name, runner in self.runners.items()}
         return Selectors(specs, self._groups(), is_loaded=True)
 
     def labels(self) -> list[str]:
-        """The names that stand for several services; asked at every status."""
+        """The names that stand for several services. Cached: every status asks for them."""
         groups = self._groups()
         if self._labels is None or self._labels[0] is not groups:
             self._labels = (groups, self.selectors.labels())
         return self._labels[1]
 
     def names(self, wanted: Iterable[str]) -> list[str]:
-        """The services that are meant, or all; raises for the first unknown name."""
+        """The services that these names stand for, or all; raises for the first unknown name."""
         wanted = list(wanted)
         if not wanted:
             return list(self.runners)
@@ -97,7 +99,7 @@ class Roster:
         return self.selectors.names(wanted)
 
     def needs(self) -> dict[str, list[str]]:
-        """Dependencies among the services that are known, instance by instance."""
+        """The dependencies among the known services, for each instance."""
         instances: dict[str, list[str]] = {}
         for name, runner in self.runners.items():
             if (template := runner.declaration.spec.template) is not None:
@@ -122,7 +124,8 @@ class Roster:
     # Declaring
 
     def declare(self, declaration: Declaration) -> tuple[Runner, bool, bool]:
-        """Make a service known; tells whether it is new and whether what runs differs."""
+        """Make a service known. Returns its runner, whether it is new, and whether its live run
+        differs from the declaration."""
         name = declaration.spec.name
         runner, self._labels = self.runners.get(name), None
         if runner is not None:
@@ -145,7 +148,7 @@ class Roster:
         return runner, True, False
 
     def remember(self, runner: Runner) -> None:
-        """Put what a later supervisor needs to go on into the keeper's memory."""
+        """Keep a service's declaration in the keeper's memory, for the next supervisor."""
         declaration, keep = runner.declaration, self._environment.keeper.keep
         is_outdated = runner.is_outdated
         stored = StoredDeclaration(
@@ -186,10 +189,10 @@ class Roster:
         self._environment.recorder.event(Kind.SERVICE_REMOVED, name)
         self._on_changed()
 
-    # The supervisor's own restart
+    # Restoring
 
     def restore(self, facts: dict[str, Any], kept: dict[str, str], loaded: StoredState) -> None:
-        """Rebuild every runner from the keeper's memory, its runs and exits, the database."""
+        """Rebuild every runner from the keeper's memory, its runs and exits, and the database."""
         self.records = dict(loaded.services)
         self._account_for_unseen(facts.get("ended_unseen") or [], loaded)
         runs = [run for run in facts.get("runs") or () if run.get("kind") != "task"]
@@ -202,7 +205,7 @@ class Roster:
         for name, remains in collect(runs, unseen, kept, self.records).items():
             self._restore_one(name, remains)
         known = {run["run_id"] for run in facts.get("runs") or ()}
-        known.update(it["run_id"] for it in facts.get("exits") or ())
+        known.update(ended["run_id"] for ended in facts.get("exits") or ())
         for open_run in loaded.open_runs:
             if open_run.run_id not in known:
                 self.open_runs.setdefault(open_run.service, []).append(open_run)
@@ -216,7 +219,7 @@ class Roster:
             return
         if declaration is None:
             _log.warning("the keeper has a run of %s, of which nothing else is known", name)
-            declaration = Declaration(_unknown_spec(name))
+            declaration = Declaration(undeclared(name))
         else:
             self._environs.add(declaration.environ_key)
         runner = self._add(declaration)
@@ -230,15 +233,17 @@ class Roster:
                 runner.restore(Remains(run=remains.run))
 
     def save_all(self) -> None:
-        """Write everything anew: the database was replaced."""
+        """Write everything again, because the database was replaced."""
         for runner in self.runners.values():
             runner.save()
             if runner.run is not None:
                 open_run = runner.run.as_open(runner.name, self._environment.keeper.boot_id)
                 self._environment.recorder.run_started(open_run)
 
+    # Notices of the keeper
+
     def on_notice(self, notice: dict[str, Any]) -> None:
-        """Pass an exit, an end or a person's stop on to its runner."""
+        """Pass an exit, the end of a tree, or a stop by a person on to its runner."""
         runner = self.runners.get(notice.get("service") or "")
         match notice["notice"]:
             case "exit" if notice.get("kind") == "task":
@@ -250,18 +255,18 @@ class Roster:
             case "ended" if runner is not None:
                 runner.on_ended(notice)
             case "end_asked" if runner is not None:
-                # Under way already: the same grace asked again changes nothing.
+                # The keeper is already ending it. Asking again with the same grace changes nothing.
                 runner.stop(grace=notice["grace"], by_hand=True)
             case _:
                 pass
 
-    # Several at once
+    # Several services
 
     async def start(
         self, names: list[str], *, wait: bool, seconds: float = START_SECONDS
     ) -> dict[str, Outcome]:
-        """Start services and those they need; who has to wait for another is told when it
-        may take long, and starts by itself then."""
+        """Start services and those that they need. A service that has to wait for another starts
+        by itself later; if that may take long, its outcome says so."""
         futures: dict[str, asyncio.Future[Outcome]] = {}
         for name in self.start_order(names):
             runner = self.runners[name]
@@ -272,7 +277,7 @@ class Roster:
     async def outcomes(
         self, futures: dict[str, asyncio.Future[Outcome]], seconds: float
     ) -> dict[str, Outcome]:
-        """What became of starts; of those that take longer, what they wait for."""
+        """The outcomes of starts. For those that take longer, what they wait for."""
         if any(not future.done() for future in futures.values()):
             await asyncio.wait(futures.values(), timeout=max(0.0, seconds))
         outcomes: dict[str, Outcome] = {}
@@ -285,8 +290,8 @@ class Roster:
         return outcomes
 
     def start_order(self, names: list[str]) -> Iterable[str]:
-        """These and what they need, providers first; what has completed is not run again, and
-        what is about to be removed is not started for others."""
+        """These services and those that they need, providers first. A provider that has completed
+        is not run again, and one that is about to be removed is not started."""
         if not any(self.runners[name].declaration.spec.depends_on for name in names):
             return names
         asked = set(names)
@@ -306,14 +311,14 @@ class Roster:
         return [name for name in order if name in asked or not is_over(name)]
 
     def start_one(self, runner: Runner) -> None:
-        """Start it and nobody else; it waits for what it needs."""
+        """Start only this service; it waits for those that it needs."""
         runner.start(wait=False)
         self.remember(runner)
 
     async def stop(
         self, names: list[str], *, grace: float | None, by_hand: bool = False
     ) -> dict[str, Outcome]:
-        """Stop services, those that need others first, the ones of a layer together."""
+        """Stop services in layers: dependents first, the services of a layer together."""
         outcomes: dict[str, Outcome] = {}
         wanted = set(names)
         for layer in ordering.stop_layers(self.needs()):
@@ -324,7 +329,7 @@ class Roster:
         return outcomes
 
     def retire(self) -> None:
-        """From now on nothing is started."""
+        """Start nothing any more, because Holdfast shuts down."""
         self._is_retiring = True
         for runner in self.runners.values():
             runner.retire()
@@ -340,9 +345,8 @@ class Roster:
         return runner
 
     def _account_for_unseen(self, begun: list[dict[str, Any]], loaded: StoredState) -> None:
-        """Runs that began and ended while their keeper died, before anybody was told of them: each
-        is a run of the history with a number of its own. Of those that the database has as open,
-        survivors are looked for."""
+        """Put runs into the history that began and ended while their keeper died, before it could
+        tell of them. For those that the database knows as open, survivors are looked for."""
         is_open = {run.run_id for run in loaded.open_runs}
         for facts in begun:
             if facts["run_id"] in loaded.ended or facts["service"] == GATE_SERVICE:
@@ -359,11 +363,5 @@ class Roster:
     def account_for_unknown(self, ended: Iterable[ExitFacts], why: str | None = None) -> None:
         """Record exits of services that are not declared, or not yet: nothing is restarted."""
         for facts in ended:
-            exit_ = exits.understand(_unknown_spec(facts["service"]), facts, why)
+            exit_ = exits.understand(undeclared(facts["service"]), facts, why)
             exits.record(self._environment.recorder, facts, exit_, None)
-
-
-def _unknown_spec(name: str) -> ServiceSpec:
-    return ServiceSpec(
-        name=name, argv=(), working_dir="/", restart_policy="never", origin="adopted"
-    )

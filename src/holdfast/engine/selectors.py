@@ -1,4 +1,4 @@
-"""What a name in a verb means: a service, all instances of one, a group, or a tag. One place.
+"""What a name in a command stands for: a service, its instances, a group, or a tag.
 
 `web` is a service, or all instances of it; `web@2` is one of them; `backend` or
 `group:backend` is a group; `tag:dev` is every service with that tag.
@@ -24,13 +24,15 @@ class Selectors:
         *,
         is_loaded: bool = False,
     ) -> None:
-        """`is_loaded`: these are known already, and a configuration may have others by now."""
+        """`is_loaded`: the services are those that are known now; the configuration file may have
+        others meanwhile."""
         self._specs = specs
         self._groups = groups
         self._is_loaded = is_loaded
 
     def names(self, wanted: Iterable[str]) -> list[str]:
-        """The services meant, each once, in the order of asking; raises for an unknown name."""
+        """The services that these names stand for, each once, in this order; raises for an unknown
+        name."""
         found: dict[str, None] = {}
         for selector in wanted:
             found.update(dict.fromkeys(self.expand(selector)))
@@ -47,7 +49,9 @@ class Selectors:
         else:
             found = self._instances(selector) or self._members(selector)
         if not found:
-            has_file = self._is_loaded and any(it.origin == "config" for it in self._specs.values())
+            has_file = self._is_loaded and any(
+                spec.origin == "config" for spec in self._specs.values()
+            )
             raise UnknownService.named(selector, self.known(), has_file=has_file)
         return found
 

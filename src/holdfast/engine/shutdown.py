@@ -1,7 +1,7 @@
-"""The end of a whole Holdfast: services in reverse order, then supervisor and keeper.
+"""The shutdown of a whole Holdfast: services in reverse order, then supervisor and keeper.
 
-Owns who is stopped and who is left. A service with `on_supervisor_exit: keep` makes the
-keeper stay, with the supervisor off.
+Decides which services are stopped. A service with `on_supervisor_exit: keep` goes on; then the
+keeper stays, without a supervisor.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ ANSWER_SECONDS = 0.02
 _log = logger("shutdown")
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """A shutdown as the keeper remembers it, for the supervisor that has to finish it."""
+class ShutdownPlan(msgspec.Struct, frozen=True):
+    """How Holdfast is shut down. The keeper remembers it, so that the next supervisor can finish a
+    shutdown that was cut short."""
 
     why: str = "a shutdown that was cut short"
     keep_running: bool = False
@@ -47,69 +48,69 @@ class Shutdown:
         self._task: asyncio.Task[ShutdownResult] | None = None
         self._ending: asyncio.Task[ShutdownResult] | None = None
         self._finishing: asyncio.Task[None] | None = None
-        self._begun = Kept()
+        self._plan = ShutdownPlan()
 
     def check_not_begun(self) -> None:
-        """Who declares and starts comes too late; he is told, rather than stopped at once."""
+        """Refuse a declaration or a start that comes too late, rather than stop it at once."""
         if self._task is not None:
             raise ShuttingDown("Holdfast is being shut down", "`holdfast up`, when it is down")
 
     async def begin(
         self, *, keep_running: bool = False, now: bool = False, exit_code: int = 0, why: str
     ) -> ShutdownResult:
-        """Stop what is to be stopped; answers what was done, and who is left."""
+        """Stop all services that are to be stopped. Says what was done, and what is left."""
         if self._task is None:
-            self._begun = Kept(why, keep_running, now, exit_code)
+            self._plan = ShutdownPlan(why, keep_running, now, exit_code)
             self._remember()
             self._store.event(Kind.HOLDFAST_STOPPING, why=why, keep_running=keep_running)
             self._roster.retire()
             self._task = asyncio.create_task(self._stop_all())
         elif now:
-            self._begun = msgspec.structs.replace(self._begun, now=True)
+            self._plan = msgspec.structs.replace(self._plan, now=True)
             self._remember()
-            for name in self._leaving():
+            for name in self._to_stop():
                 if self._roster.runners[name].has_processes:
                     self._roster.runners[name].stop(grace=0)
         return await asyncio.shield(self._task)
 
     def resume(self, kept: dict[str, str]) -> None:
-        """Finish what an earlier supervisor had begun; to be asked before services are restored."""
+        """Finish a shutdown that was cut short. Called before services are restored."""
         if keeper_memory.SHUTDOWN not in kept:
             return
         try:
-            begun = msgspec.json.decode(kept[keeper_memory.SHUTDOWN], type=Kept)
+            plan = msgspec.json.decode(kept[keeper_memory.SHUTDOWN], type=ShutdownPlan)
         except msgspec.MsgspecError as error:
             _log.error("a shutdown was cut short, and how it was asked is unknown: %s", error)
-            begun = Kept()
-        _log.warning("going on with a shutdown that was cut short: %s", begun.why)
+            plan = ShutdownPlan()
+        _log.warning("going on with a shutdown that was cut short: %s", plan.why)
         self._roster.retire()
         self._ending = asyncio.ensure_future(
             self.begin(
-                keep_running=begun.keep_running,
-                now=begun.now,
-                exit_code=begun.exit_code,
-                why=begun.why,
+                keep_running=plan.keep_running,
+                now=plan.now,
+                exit_code=plan.exit_code,
+                why=plan.why,
             )
         )
 
     def _remember(self) -> None:
-        self._link.keep(keeper_memory.SHUTDOWN, msgspec.json.encode(self._begun).decode())
+        self._link.keep(keeper_memory.SHUTDOWN, msgspec.json.encode(self._plan).decode())
 
     async def _finish(self) -> None:
-        """The last word to the keeper; it retires us then."""
+        """Tell the keeper, which then ends this supervisor."""
         await asyncio.sleep(ANSWER_SECONDS)
         await self._gate.stop()
         await self._store.written()
-        if self._begun.keep_running or self._left():
+        if self._plan.keep_running or self._alive():
             self._link.keep(keeper_memory.SHUTDOWN, None)
             self._link.request({"do": "supervise", "on": False}, _log_refusal)
         else:
-            code = self._begun.exit_code
+            code = self._plan.exit_code
             self._link.request({"do": "shutdown", "exit_code": code}, _log_refusal)
         self._link.flush()
 
     def on_failed(self, runner: Runner) -> None:
-        """A service failed for good; an essential one takes Holdfast with it."""
+        """A service failed for good. If it is essential, Holdfast is shut down."""
         if not runner.declaration.spec.essential or self._task is not None:
             return
         code = exit_code_of(runner.last_exit)
@@ -118,19 +119,19 @@ class Shutdown:
         self._ending = asyncio.ensure_future(self.begin(exit_code=code, why=why))
 
     def on_signal(self, number: int) -> None:
-        """The keeper was asked to end; a second time means at once."""
+        """The keeper got a signal to end; the second one means at once."""
         self._link.request({"do": "noted"}, _log_refusal)
         why, is_second = f"signal {number} to the keeper", self._task is not None
         self._ending = asyncio.ensure_future(self.begin(why=why, now=is_second))
 
     async def _stop_all(self) -> ShutdownResult:
-        await self._roster.stop(self._leaving(), grace=0.0 if self._begun.now else None)
+        await self._roster.stop(self._to_stop(), grace=0.0 if self._plan.now else None)
         await self._store.written()
-        # Whoever asked, through the gate or not, is answered before it and we are ended.
+        # The caller, through the gate or not, is answered before the gate and we are ended.
         self._finishing = asyncio.create_task(self._finish())
-        left, leaving = self._left(), self._leaving()
-        stuck = [name for name in left if name in leaving]
-        if self._begun.keep_running:
+        left, stopped = self._alive(), self._to_stop()
+        stuck = [name for name in left if name in stopped]
+        if self._plan.keep_running:
             message = "the supervisor is off; keeper and services stay"
         elif left:
             kept = [name for name in left if name not in stuck]
@@ -141,19 +142,23 @@ class Shutdown:
             message = "everything is stopped"
         return ShutdownResult(message=message, kept=left, stuck=stuck)
 
-    def _leaving(self) -> list[str]:
-        """Who is to be stopped."""
-        if self._begun.keep_running:
+    def _to_stop(self) -> list[str]:
+        """The services that the shutdown stops."""
+        if self._plan.keep_running:
             return []
-        runners = self._roster.runners.items()
-        return [name for name, it in runners if it.declaration.spec.on_supervisor_exit == "stop"]
+        return [
+            name
+            for name, runner in self._roster.runners.items()
+            if runner.declaration.spec.on_supervisor_exit == "stop"
+        ]
 
-    def _left(self) -> list[str]:
+    def _alive(self) -> list[str]:
+        """The services that still have a process."""
         return [name for name, runner in self._roster.runners.items() if runner.has_processes]
 
 
 def exit_code_of(last: LastExit) -> int:
-    """What a shell would answer for this exit; an unknown or unstarted one is 1."""
+    """The exit code that a shell would give; 1 if the exit is unknown or nothing was started."""
     if last.signal is not None and last.signal in signal.Signals.__members__:
         return 128 + signal.Signals[last.signal].value
     return last.code or 1

@@ -18,7 +18,7 @@ from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.store.state_tables import OpenRun
 from holdfast.engine.roster import Roster
-from holdfast.engine.runner.declaration import Declaration, recording
+from holdfast.engine.runner.declaration import Declaration, recording, undeclared
 from holdfast.engine.runner.runner import Runner
 from holdfast.rules.lifecycle.restoring import Fate, fate_of_survivor
 from holdfast.system import run_marks
@@ -78,7 +78,7 @@ class Survivors:
         adopted = []
         for name in [name for name in self._roster.open_runs if name not in self._roster.runners]:
             for run in sorted(self._roster.open_runs.pop(name), key=lambda it: -it.number):
-                answer = await self._adopt(run, spec := _unknown_spec(name))
+                answer = await self._adopt(run, spec := undeclared(name))
                 if answer is None and name in self._doubts:
                     continue
                 if answer is None:
@@ -93,7 +93,7 @@ class Survivors:
 
     async def end(self, run: OpenRun) -> bool:
         """End what is left of a run of our own; says whether it lived."""
-        if await self._adopt(run, _unknown_spec(run.service)) is None:
+        if await self._adopt(run, undeclared(run.service)) is None:
             return False
         await self._link.ask({"do": "end", "run_id": run.run_id, "grace": END_SECONDS})
         return True
@@ -160,7 +160,7 @@ class Survivors:
 
     def _spec_of(self, name: str) -> ServiceSpec:
         runner = self._roster.runners.get(name)
-        return runner.declaration.spec if runner is not None else _unknown_spec(name)
+        return runner.declaration.spec if runner is not None else undeclared(name)
 
     async def _settle(self, name: str, run: OpenRun) -> bool:
         runner = self._roster.runners[name]
@@ -256,12 +256,6 @@ class Survivors:
 
 def _is_in(run: OpenRun, strays: list[RunRecord]) -> bool:
     return any(it["run_id"] == run.run_id and it["start_time"] for it in strays)
-
-
-def _unknown_spec(name: str) -> ServiceSpec:
-    return ServiceSpec(
-        name=name, argv=(), working_dir="/", restart_policy="never", origin="adopted"
-    )
 
 
 def unknown_exit(run: OpenRun) -> ExitFacts:

@@ -1,7 +1,7 @@
-"""What a service was declared to be, with the environment it starts from.
+"""The declaration of a service: its specification, and the environment that it starts from.
 
-Turned into the keeper's `spawn` message here and nowhere else. Declarations live in the
-keeper's memory, because environments hold secrets and the database must not.
+Makes the keeper's `spawn` request of it; no other module does. Declarations are kept in the
+keeper's memory, because environments hold secrets, which the database must not.
 """
 
 from __future__ import annotations
@@ -11,24 +11,23 @@ from typing import Any
 
 import msgspec
 
+from holdfast.adapters import keeper_memory
 from holdfast.rules.plan import Trace
 from holdfast.vocabulary.quantities import parse_signal
 from holdfast.vocabulary.specs.services import ServiceSpec
 
 DEFAULT_COLUMNS, DEFAULT_ROWS, DEFAULT_TERM = 80, 24, "xterm-color"
-ENVIRON = "environ:"
-"""Environments are kept by the keeper under this prefix and their digest."""
 
 
 class Overrides(msgspec.Struct, frozen=True, kw_only=True):
-    """What a restart changed until the next start without it."""
+    """What a restart changes, until the next start without it."""
 
     args: tuple[str, ...] | None = None
     env_vars: dict[str, str] = {}
 
 
 class Declaration:
-    """A service's specification and the environment it starts from; never changed."""
+    """A service's specification and the environment that it starts from. Never changed."""
 
     __slots__ = ("environ", "environ_key", "spec")
 
@@ -41,16 +40,17 @@ class Declaration:
 
 
 class StoredDeclaration(msgspec.Struct, frozen=True, kw_only=True):
-    """A declaration as the keeper remembers it; the environment is shared by its digest."""
+    """A declaration in the keeper's memory. Services with the same environment share it by its
+    digest."""
 
     spec: ServiceSpec
     environ: str
     overrides: Overrides | None = None
     launched: ServiceSpec | None = None
-    """What this run was started with, if it is something else."""
+    """What `launched_run` was started with, if that is another specification."""
     launched_run: str | None = None
     trace: Trace | None = None
-    """What is left of that, where it is not known."""
+    """A digest of that, where it is not known."""
 
 
 def environ_digest(environ: dict[str, str]) -> str:
@@ -78,11 +78,11 @@ def spawn_message(
         **recording(spec),
     }
     if spec.environment == "inherit":
-        # The keeper has the caller's environment already; ours comes on top of it.
-        message["environ"] = ENVIRON + declaration.environ_key
+        # The keeper has the caller's environment already, and adds `env` to it.
+        message["environ"] = keeper_memory.environ(declaration.environ_key)
     if spec.terminal:
         message["cols"], message["rows"] = DEFAULT_COLUMNS, DEFAULT_ROWS
-        # The caller's terminal is not the one that the service gets.
+        # The service gets a terminal of its own, not the caller's.
         message["env"].setdefault("TERM", DEFAULT_TERM)
     if spec.confined_to is not None:
         message["beneath"] = spec.confined_to
@@ -102,7 +102,7 @@ def spawn_message(
 
 
 def kernel_limits(spec: ServiceSpec) -> dict[str, float]:
-    """What the kernel itself may hold a run to. Other actions than kill are the monitor's."""
+    """The limits that the kernel can enforce. The monitor applies actions other than kill."""
     limits: dict[str, float] = {}
     if spec.memory_limit is not None and spec.memory_limit.action == "kill":
         limits["memory"] = spec.memory_limit.size
@@ -114,8 +114,15 @@ def kernel_limits(spec: ServiceSpec) -> dict[str, float]:
 
 
 def recording(spec: ServiceSpec) -> dict[str, Any]:
-    """How a run is recorded and ended: what `spawn` and `adopt` share."""
+    """How a run is recorded and ended: the part that `spawn` and `adopt` share."""
     return {
         "log": {"max_size": spec.log.max_size, "total_size": spec.log.total_size},
         "stop": {"signal": parse_signal(spec.stop.signal), "grace": spec.stop.grace},
     }
+
+
+def undeclared(name: str) -> ServiceSpec:
+    """The specification of a service of which only a run or an exit is known."""
+    return ServiceSpec(
+        name=name, argv=(), working_dir="/", restart_policy="never", origin="adopted"
+    )

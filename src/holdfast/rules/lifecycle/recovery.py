@@ -1,8 +1,8 @@
-"""What is done about a service in trouble, by cause. Pure; no clock, no I/O.
+"""Decides what is done about a service in trouble, by cause. Pure; no clock, no I/O.
 
-A cause is found in a live run (unhealthy, memory, timeout), or by its end (crash,
-start_failure, suppressed). By default the first kind ends the run as a failure, and after both
-the restart policy decides.
+A cause is found in a live run (unhealthy, memory, timeout) or when a run ends (crash,
+start_failure, suppressed). By default a cause in a live run ends it as a failure. After both
+kinds the restart policy decides.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ RESTART = RecoverySpec(action="restart")
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """Something to do beside what the restart policy does."""
+    """Something to do in addition to what the restart policy does."""
 
     cause: str
     recovery: RecoverySpec
 
 
 def action_for(spec: ServiceSpec, cause: str) -> RecoverySpec:
-    """What is done about a live run."""
+    """What the service declares for a cause in its live run."""
     return spec.recovery.get(cause, RESTART)
 
 
 def after_ending(
     spec: ServiceSpec, ending: Ending, decision: Decision
 ) -> tuple[Decision, Remedy | None]:
-    """What follows a run's end when the service has its own idea of recovery."""
+    """Change the decision after a run's end by what the service declares about recovery."""
     cause = _cause_of(spec, ending, decision)
     recovery = spec.recovery.get(cause) if cause is not None else None
     if cause is None or recovery is None or recovery.action == "restart":
@@ -48,11 +48,11 @@ def after_ending(
 
 
 def _cause_of(spec: ServiceSpec, ending: Ending, decision: Decision) -> str | None:
-    """One cause an ending: the worst that something is to be done about."""
+    """The cause of an ending; of several, the worst that the service declares something for."""
     if restart.is_success(spec, ending):
         return None
     if isinstance(decision, Stay) and decision.is_suppressed and "suppressed" in spec.recovery:
         return "suppressed"
     if ending.verdict is not None and ending.cause not in ENDING_CAUSES:
-        return None  # its cause was found while it lived, and dealt with then
+        return None  # the cause was found while it lived, and handled then
     return "start_failure" if restart.is_start_failure(spec, ending) else "crash"

@@ -1,7 +1,7 @@
-"""Whether, and after how long, a service that ended is started again. Pure decisions.
+"""Decides whether, and after how long, a service that ended is started again. Pure.
 
-Counts are of consecutive failures and end with a stable run; there is no lifetime counter.
-No clock and no randomness of its own: durations and a random number come in.
+Counters count consecutive failures, and a stable run resets them; there is no lifetime counter.
+Durations and a random number come in: this module has neither a clock nor a random source.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from holdfast.vocabulary.specs.services import UNLIMITED, ServiceSpec
 from holdfast.vocabulary.states import ErrorType
 
 REFUSED, REFUSED_AGAIN, OUT_OF_MEMORY = "refused", "refused_again", "oom"
-"""A start by request, or an automatic one, that the limits refused; a kill by the kernel."""
+"""Causes: a requested start that the limits refused, an automatic one, a kill by the kernel."""
 RESOURCE_CAUSES = (REFUSED, REFUSED_AGAIN, OUT_OF_MEMORY, "memory", "processes")
 SPACING_SECONDS = 1.0
-"""A run that lived shorter than this is not followed by another sooner than this."""
+"""After a run that was shorter, the next one starts no sooner than this after its start."""
 
 
 class Counters(msgspec.Struct, frozen=True):
@@ -41,11 +41,11 @@ class Ending(msgspec.Struct, frozen=True):
     """Why the exit code is not known."""
     spawn_error: str | None = None
     verdict: str | None = None
-    """Why it was ended by us, as a failure of its own."""
+    """Why we ended it, as a failure of its own."""
     is_start: bool = False
-    """Whether that was before it had started up."""
+    """Whether we did so before it had started up."""
     cause: str | None = None
-    """What it was condemned for; or `oom`, `refused`, `refused_again`: the limits' doing."""
+    """The cause of the verdict; or `oom`, `refused`, `refused_again`, if a limit was reached."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -114,7 +114,7 @@ def reason_of(spec: ServiceSpec, ending: Ending) -> str:
 
 
 def error_type(spec: ServiceSpec, ending: Ending) -> ErrorType | None:
-    """The kind of trouble; None: there was none, or it is told as the service's health."""
+    """The kind of trouble; None: there was none, or the service's health tells it."""
     if ending.cause in RESOURCE_CAUSES:
         return ErrorType.RESOURCE_EXCEEDED
     if ending.cause == "timeout":
@@ -127,12 +127,12 @@ def error_type(spec: ServiceSpec, ending: Ending) -> ErrorType | None:
 
 
 def decide(spec: ServiceSpec, before: Counters, ending: Ending, random: float) -> Decision:
-    """What follows from this ending; `random` is in [0, 1)."""
+    """Decide what follows from this ending; `random` is in [0, 1)."""
     reason = reason_of(spec, ending)
     if ending.cause == REFUSED:
         return Stay(before, reason)
     if ending.cause == REFUSED_AGAIN:
-        # Not its own failure: it waits for its next turn, and nothing is counted.
+        # This is not its own failure: it waits for the next attempt, and nothing is counted.
         return Again(spaced(back_off(spec, max(1, before.failures), random), 0.0), before, reason)
     if ending.spawn_error is None and ending.seconds >= spec.restart.reset_after:
         before = Counters()
@@ -144,7 +144,7 @@ def decide(spec: ServiceSpec, before: Counters, ending: Ending, random: float) -
     if spec.restart_policy == "never":
         return Stay(counters, reason)
     if ending.spawn_error is not None and spec.origin == "run":
-        # Somebody typed it just now: a program that cannot be executed is a typing error.
+        # Somebody has just typed it: a program that cannot be executed is a typing error.
         return Stay(counters, reason, is_suppressed=True)
     if start_failures > spec.start_retries:
         words = f"failed to start {_times(start_failures)} (start_retries {spec.start_retries})"
@@ -174,7 +174,7 @@ def back_off(spec: ServiceSpec, failures: int, random: float) -> float:
 
 
 def spaced(delay: float, lived_seconds: float) -> float:
-    """The delay, or longer where the previous run was too short-lived to follow at once."""
+    """The delay, extended if the previous run was too short."""
     if lived_seconds >= SPACING_SECONDS:
         return delay
     return max(delay, SPACING_SECONDS - lived_seconds)
@@ -184,7 +184,7 @@ def _after_success(
     spec: ServiceSpec, before: Counters, ending: Ending, reason: str, random: float
 ) -> Decision:
     counters = Counters(restarts=before.restarts)
-    # What is scheduled and has done its work waits for its next time.
+    # A scheduled service that has done its work waits for its next time.
     if spec.restart_policy != "always" or spec.schedule is not None:
         return Stay(counters, reason)
     delay = spaced(back_off(spec, 1, random), ending.seconds)

@@ -1,8 +1,8 @@
 """THE table: what each cause does to a service in each state. Pure; no clock, no I/O.
 
-Every (state, cause) pair is decided here exactly once: it moves, it is ignored, or it is
-refused. `engine.runner.runner` alone applies the table. A state that is changed in another way
-breaks the invariant that this module exists for.
+Every (state, cause) pair is decided here exactly once: the state changes, the cause is ignored,
+or it is refused. `engine.runner.runner` alone applies the table. A state that is changed in
+another way breaks the invariant that this module exists for.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ LEGAL: frozenset[tuple[State, State]] = frozenset(
     (before, after) for (before, _), after in TABLE.items()
 )
 
-# Idempotent requests, and notices or timers that a newer cause has overtaken.
+# Idempotent requests, and notices or timers that a newer cause has made irrelevant.
 IGNORED: frozenset[tuple[State, Cause]] = frozenset(
     [(state, _C.START) for state in (_S.STARTING, _S.RUNNING, _S.PAUSED, _S.STOPPING)]
     + [(state, _C.STOP) for state in (_S.STOPPING, _S.STOPPED, _S.FAILED, _S.EXITED)]

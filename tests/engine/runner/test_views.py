@@ -18,8 +18,8 @@ from holdfast.rules.lifecycle.restart import Counters
 from holdfast.vocabulary.services import ServiceStatus
 from holdfast.vocabulary.sessions import Owner
 from holdfast.vocabulary.states import Desired, ErrorType, State
+from tests.engine.runner.test_replacing import Scene
 from tests.engine.stage import Stage
-from tests.engine.test_overlap import Scene
 
 MakeStage = Callable[..., Stage]
 

@@ -71,7 +71,9 @@ def test_who_was_asked_to_end_is_in_no_trouble(stage: Stage) -> None:
         ("unhealthy", None),
     ],
 )
-def test_the_cause_of_a_condemned_run(stage: Stage, cause: str, wanted: ErrorType | None) -> None:
+def test_the_cause_of_a_run_that_was_ended_as_a_failure(
+    stage: Stage, cause: str, wanted: ErrorType | None
+) -> None:
     """What a monitor ends is told by its cause, in the exit and afterwards."""
     stage.runner.end_as_failure(cause, "too much")
     stage.settle()
@@ -108,7 +110,7 @@ def test_a_refusal_is_no_failure_of_the_service() -> None:
 
 @pytest.mark.parametrize(("action", "has_memory"), [("kill", True), ("restart", False)])
 def test_the_kernel_gets_what_it_may_enforce(action: LimitAction, has_memory: bool) -> None:
-    """Only a kill is the kernel's; a gentler action needs somebody who looks."""
+    """Only a kill is the kernel's; a gentler action needs the monitor."""
     stage = Stage(
         memory_limit=MemoryLimit(size=5_000_000, action=action), cpu_limit=150.0, process_limit=9
     )

@@ -90,7 +90,7 @@ def test_reset_after_counts_for_the_live_run(stage: Stage) -> None:
 
 
 def test_a_planned_restart_is_called_off(stage: Stage) -> None:
-    """Who may not be restarted any more is not, although it was about to be."""
+    """A service that may not be restarted any more is not, although it was about to be."""
     stage.keeper.end_main(stage.keeper.live(), 1, None)
     stage.settle()
     redeclare(stage, restart_policy="never")

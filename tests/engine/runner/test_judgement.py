@@ -1,4 +1,4 @@
-"""Runs that are judged: condemned, admitted late, found ready."""
+"""Runs that are judged: ended as a failure, admitted late, found ready."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def state_of(stage: Stage) -> State:
     return stage.runner.state
 
 
-def test_a_condemned_run_ends_as_a_failure(make_stage: MakeStage) -> None:
+def test_a_run_is_ended_as_a_failure(make_stage: MakeStage) -> None:
     """Its exit code does not matter: it is started again after a back-off, with the reason."""
     one = make_stage()
     one.runner.start()
@@ -68,8 +68,8 @@ def test_a_condemned_run_ends_as_a_failure(make_stage: MakeStage) -> None:
     assert one.recorder.states()[-4:] == ["stopping", "failed", "backoff", "starting"]
 
 
-def test_condemned_while_starting_is_a_start_failure(make_stage: MakeStage) -> None:
-    """It counts against `start_retries`, and who waits for the start is told why."""
+def test_an_end_while_starting_is_a_start_failure(make_stage: MakeStage) -> None:
+    """It counts against `start_retries`, and clients that wait for the start are told why."""
     one = make_stage(start_retries=0, start_seconds=10.0)
     future = one.runner.start()
     one.settle()
@@ -82,8 +82,8 @@ def test_condemned_while_starting_is_a_start_failure(make_stage: MakeStage) -> N
 
 
 @pytest.mark.parametrize("verb", ["stop", "restart"])
-def test_a_request_overrules_a_sentence(make_stage: MakeStage, verb: str) -> None:
-    """Who stops or restarts a condemned service gets just that, and no failure is counted."""
+def test_a_request_overrules_a_verdict(make_stage: MakeStage, verb: str) -> None:
+    """A stop or a restart is just that, and no failure is counted."""
     one = make_stage()
     one.runner.start()
     one.settle()
@@ -95,7 +95,7 @@ def test_a_request_overrules_a_sentence(make_stage: MakeStage, verb: str) -> Non
     assert one.runner.counters.failures == 0
 
 
-def test_nothing_that_does_not_live_is_condemned(make_stage: MakeStage) -> None:
+def test_nothing_that_does_not_live_is_ended_as_a_failure(make_stage: MakeStage) -> None:
     """A verdict that comes too late changes nothing."""
     one = make_stage()
     assert not one.runner.end_as_failure("unhealthy", "whatever")
@@ -152,7 +152,7 @@ def test_a_start_is_answered_when_it_is_ready(make_stage: MakeStage) -> None:
     assert future.result().outcome == "started"
 
 
-def test_attendants_are_told_and_cannot_harm(make_stage: MakeStage) -> None:
+def test_observers_are_told_and_cannot_harm(make_stage: MakeStage) -> None:
     """A broken monitor takes neither the service nor the others with it."""
     one = make_stage()
     witness = Witness()

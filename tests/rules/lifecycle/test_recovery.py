@@ -70,7 +70,7 @@ def test_the_restart_policy_goes_on_unless_the_action_is_stop(
 
 
 @given(specs, endings, counters)
-def test_what_was_condemned_is_no_crash(
+def test_an_end_as_a_failure_is_no_crash(
     spec: ServiceSpec, ending: Ending, before: Counters
 ) -> None:
     """A run that we ended for its health does not trigger the action for crashes as well."""

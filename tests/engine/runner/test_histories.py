@@ -217,7 +217,7 @@ def test_the_exit_of_another_run_is_not_its_own(make_stage: MakeStage) -> None:
 
 
 def test_a_start_failure_tells_code_and_reason(make_stage: MakeStage) -> None:
-    """Who asked for the start gets the exit code and the reason, and that it is retried."""
+    """The client that asked gets the exit code and the reason, and that it is retried."""
     stage = make_stage()
     answer = stage.runner.start()
     stage.settle()
@@ -230,7 +230,7 @@ def test_a_start_failure_tells_code_and_reason(make_stage: MakeStage) -> None:
 
 
 def test_a_spawn_failure_is_a_start_failure(make_stage: MakeStage) -> None:
-    """The keeper's stage message reaches who asked; three retries follow."""
+    """The keeper's stage message reaches the client that asked; three retries follow."""
     stage = make_stage()
     stage.keeper.refuse_spawn = {"code": "spawn_failed", "message": "entering directory: gone"}
     answer = stage.runner.start()

@@ -55,7 +55,7 @@ def test_any_interleaving_ends_as_the_last_client_wished(seed: int, make_stage: 
 
 
 def test_a_stop_supersedes_a_start_and_says_so(make_stage: MakeStage) -> None:
-    """The one who asked for the start is told the truth, not left waiting."""
+    """The client that asked for the start is told the truth, not left waiting."""
     stage = make_stage()
     started = stage.runner.start()
     stopped = stage.runner.stop()

@@ -161,7 +161,7 @@ def test_an_exit_while_no_supervisor_is_there_is_not_lost(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("code", [0, 143])
 def test_a_restart_that_was_cut_short_is_made_good(tmp_path: Path, code: int) -> None:
-    """Who was being restarted when the supervisor died is started again at once, whatever its
+    """A service that was being restarted when the supervisor died is started at once, whatever its
     exit code; and that is no crash, though the database has not heard of the restart."""
 
     async def story() -> None:
@@ -194,8 +194,8 @@ def test_a_restart_that_was_cut_short_is_made_good(tmp_path: Path, code: int) ->
 def test_an_end_as_a_failure_that_was_cut_short_is_one(
     tmp_path: Path, asked: str, is_seen: bool
 ) -> None:
-    """Who was being ended for trouble when the supervisor died is not started against its restart
-    policy, unless somebody asked for that; a supervisor that has seen its end may die, too."""
+    """After a run that was being ended for trouble when the supervisor died, the restart policy
+    decides, unless somebody asked for a restart. A supervisor that saw its end may die, too."""
 
     async def story() -> None:
         clock = FakeClock()

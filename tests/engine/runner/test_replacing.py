@@ -16,7 +16,7 @@ from tests.engine.cast import Cast
 
 
 class Scene(Cast):
-    """One service, `web`, whose run is relieved."""
+    """One service, `web`, whose run is replaced."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Scene(Cast):
         self.keeper.end_main(self.run(number), code, None)
         self.advance(0)
 
-    def overlaps(self) -> list[str]:
+    def steps(self) -> list[str]:
         return [data["step"] for kind, data in self.recorder.events if kind == "service:overlap"]
 
 
@@ -69,7 +69,7 @@ def test_the_new_one_takes_over_and_the_old_one_goes(scene: Scene) -> None:
     assert scene.web.status().pid == scene.run(2).pid
     assert scene.web.counters.failures == 0
     assert scene.recorder.states() == ["starting", "running"]
-    assert scene.overlaps() == ["begun", "promoted"]
+    assert scene.steps() == ["begun", "promoted"]
     assert scene.web.beside is None
     assert "overlap:web" not in scene.keeper.kept
 
@@ -91,7 +91,7 @@ def test_readiness_is_awaited(scene: Scene) -> None:
     assert scene.web.condition == Condition(is_ready=True, said="here")
 
 
-@pytest.mark.parametrize("how", ["exit", "late", "unready", "condemned"])
+@pytest.mark.parametrize("how", ["exit", "late", "unready", "ended as a failure"])
 def test_a_new_one_that_fails_leaves_the_old_one_alone(scene: Scene, how: str) -> None:
     """The old run keeps its pid, its readiness and its counters; the answer says so."""
     pid, condition = scene.web.status().pid, scene.web.condition
@@ -117,7 +117,7 @@ def test_a_new_one_that_fails_leaves_the_old_one_alone(scene: Scene, how: str) -
     assert scene.web.counters.failures == 0
     scene.advance(100.0)
     assert scene.numbers() == [1]
-    assert scene.overlaps() == ["begun", "failed"]
+    assert scene.steps() == ["begun", "failed"]
     again = scene.replace_run()
     scene.advance(1.0)
     assert again.result().outcome == "restarted"
@@ -134,7 +134,7 @@ def test_a_new_one_that_cannot_be_started(scene: Scene) -> None:
 
 
 def test_the_old_one_dies_first(scene: Scene) -> None:
-    """The run on trial is the restart: there is exactly one run in the end."""
+    """The candidate is the restart: there is exactly one run in the end."""
     future = scene.replace_run()
     scene.end(1)
     scene.advance(0)
@@ -185,8 +185,8 @@ def test_the_promoted_one_crashes_while_the_old_one_lingers(scene: Scene) -> Non
     assert scene.state("web") is State.RUNNING
 
 
-def test_only_what_runs_is_relieved(scene: Scene) -> None:
-    """There is one overlap at a time, and only of a service that runs."""
+def test_only_a_live_run_is_replaced(scene: Scene) -> None:
+    """There is one candidate at a time, and only for a service that runs."""
     scene.replace_run()
     assert (
         scene.web.replace_run(ready_seconds=1.0).result().reason == "a restart of it is under way"
@@ -242,9 +242,9 @@ def test_any_history_ends_with_one_run_or_none(scene: Scene, seed: int) -> None:
     futures = []
     for _ in range(choose.randrange(5, 40)):
         match choose.choice(
-            ["relieve", "relieve", "stop", "start", "restart", "crash", "pass", "pass", "die"]
+            ["replace", "replace", "stop", "start", "restart", "crash", "pass", "pass", "die"]
         ):
-            case "relieve":
+            case "replace":
                 futures.append(scene.web.replace_run(ready_seconds=3.0))
             case "stop" | "start" | "restart" as verb:
                 futures.append(getattr(scene.web, verb)())
