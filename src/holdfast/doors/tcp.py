@@ -16,6 +16,7 @@ from typing import Any
 
 from holdfast.app.application import Application
 from holdfast.app.authority.approvals import Waiting
+from holdfast.app.registry import Answer
 from holdfast.doors import tcp_answers, tcp_requests
 from holdfast.doors.connection import Connections, LineConnection, public_error
 from holdfast.doors.tcp_requests import Request
@@ -237,11 +238,11 @@ class TcpConnection(LineConnection):
             raise Unauthorized("a token is needed", hint)
         key = request.fields.pop("key", None)
         command = codec.command_from(request.name, request.fields)
-        answer: Any = self._application.dispatch(actor, command, key)
+        answer: Answer = self._application.dispatch(actor, command, key)
         if isinstance(answer, Waiting):
             if not request.is_json:
                 self._write(answer.notice["message"].encode() + b"\n")
-            answer = await answer  # by now it may be a stream
+            answer = await answer  # after an approval this may be a stream
         if isinstance(answer, AsyncGenerator):
             await self._write_items(request.id, answer, lambda: self._actor_of(request))
             self._say(request, {"message": "done"})

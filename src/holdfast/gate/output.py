@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from concurrent.futures import Executor
 from contextlib import aclosing
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
 from holdfast.gate import secrets
+from holdfast.gate.events import RETRY_SECONDS
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor, CursorError
 from holdfast.logbook.entries import STREAMS, Chunk, Line, Note, Stream
@@ -34,7 +36,6 @@ from holdfast.secrets.redaction import shorten_masks
 from holdfast.vocabulary.errors import Failed, NotFound, UsageError
 from holdfast.vocabulary.output import LogLine, LogPart
 
-RETRY_SECONDS = 0.1
 _BATCH_LINES = 500
 _PIECE_BYTES = 256 * 1024
 T = TypeVar("T")
@@ -54,10 +55,13 @@ def _parse_cursor(text: str) -> Cursor:
         raise UsageError(str(error), "use a cursor that an answer gave") from None
 
 
-async def _in_thread(call: Callable[..., T], *arguments: Any) -> T:
-    """Call a function that reads the log; raises Failed if the log cannot be read."""
+async def read_in_thread(
+    call: Callable[..., T], *arguments: Any, threads: Executor | None = None
+) -> T:
+    """Call a function that reads a log; raises Failed if the log cannot be read."""
+    loop = asyncio.get_running_loop()
     try:
-        return await asyncio.to_thread(call, *arguments)
+        return await loop.run_in_executor(threads, call, *arguments)
     except OSError as error:
         raise Failed(
             f"the log cannot be read: {error}", "has the gate too many open files?"
@@ -75,16 +79,16 @@ async def follow_lines(
     reader, _ = await open_log(channel, fields["service"], caller)
     stream: Stream | None = fields.get("stream")
     if start is None and fields.get("since") is not None:
-        start = await _in_thread(reader.since, fields["since"])
+        start = await read_in_thread(reader.since, fields["since"])
     elif start is None:
         tail = fields.get("tail")
-        start = await _in_thread(reader.tail, 100 if tail is None else max(0, tail), stream)
+        start = await read_in_thread(reader.tail, 100 if tail is None else max(0, tail), stream)
     follower, line_redactor = LineFollower(reader, start, stream), LineRedactor()
-    await _in_thread(line_redactor.begin_at, reader, start)
+    await read_in_thread(line_redactor.begin_at, reader, start)
     try:
         async for _ in _growth(new_channel, reader.service, caller):
             added: Iterator[Line | Note] = follower.wake()
-            while batch := await _in_thread(_batch, added, line_redactor):
+            while batch := await read_in_thread(_batch, added, line_redactor):
                 for entry in batch:
                     place = entry.cursor if isinstance(entry, Line) else follower.cursor
                     if isinstance(entry, Line) or entry.kind != "run":
@@ -154,7 +158,7 @@ class Extract(NamedTuple):
         redacted = _RedactedStreams(self.reader, self.start, self.end, is_plain=is_plain)
         try:
             while True:
-                piece, is_last = await _in_thread(_piece, walk, redacted)
+                piece, is_last = await read_in_thread(_piece, walk, redacted)
                 if piece:
                     yield piece
                 if is_last:
@@ -165,7 +169,7 @@ class Extract(NamedTuple):
 
 async def extract(reader: Reader, end: Cursor, part: LogPart) -> Extract:
     """Find where the part begins and ends."""
-    return await _in_thread(_extract, reader, end, part)
+    return await read_in_thread(_extract, reader, end, part)
 
 
 def _extract(reader: Reader, end: Cursor, part: LogPart) -> Extract:

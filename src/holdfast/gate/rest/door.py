@@ -139,7 +139,7 @@ class RestDoor:
 
 def wants_stream(request: Request, route: Route, fields: dict[str, Any]) -> bool:
     """Return whether the client wants the answer as a stream."""
-    if "follow" not in route.command.__struct_fields__ and route.command.name != "logs":
+    if not route.can_stream:
         return False
     return fields.get("follow") is True or EVENT_STREAM in request.headers.get("accept", "")
 

@@ -97,8 +97,7 @@ def _operation(route: Route, own: dict[str, Any], answer: dict[str, Any]) -> dic
     content: dict[str, Any] = {
         JSON: {"schema": answer, "example": examples.answer(route.answers)},
     }
-    is_stream = "follow" in command.__struct_fields__ or command.name == "logs"
-    if is_stream:
+    if route.can_stream:
         content[EVENT_STREAM] = {"schema": EVENT}
     operation: dict[str, Any] = {
         "operationId": route.operation,
@@ -127,7 +126,7 @@ def _operation(route: Route, own: dict[str, Any], answer: dict[str, Any]) -> dic
             parameters.append({**asked, "required": name in required, **_form(command, name)})
     elif others:
         operation["requestBody"] = _body(others, required, shown)
-    if is_stream and route.method == "GET":
+    if route.can_stream and route.method == "GET":
         parameters.append(_header("Last-Event-ID", _TEXT, "Go on after this event."))
     elif command.effect is not Effect.READS:
         parameters.append(_header("Idempotency-Key", _KEY, "Done once under one key."))

@@ -40,6 +40,11 @@ class Route(NamedTuple):
     """The command's fields that it takes besides those of its path; None means all."""
 
     @property
+    def can_stream(self) -> bool:
+        """Whether the answer can go on as server-sent events."""
+        return "follow" in self.command.__struct_fields__ or self.command.name == "logs"
+
+    @property
     def parameters(self) -> list[str]:
         """The names of the fields in the path."""
         return _PARAMETER.findall(self.path)

@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 from holdfast.client.channel import Channel
 from holdfast.client.connection import Unreachable
 from holdfast.gate import secrets
+from holdfast.gate.events import RETRY_SECONDS
+from holdfast.gate.output import read_in_thread
 from holdfast.gate.ws.output_blocks import Block, BlockReader
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.reader import Reader
@@ -29,7 +31,6 @@ KEPT_BYTES = 1024 * 1024
 COALESCE_SECONDS = 0.005
 HOLD_SECONDS = 0.05
 """How long the beginning of a line or of a character waits for the rest of it."""
-RETRY_SECONDS = 0.1
 T = TypeVar("T")
 
 
@@ -76,17 +77,19 @@ class OutputFeeds:
 
     async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         """Call a function that reads a log; raises Failed if the log cannot be read."""
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._threads, call, *arguments)
-        except OSError as error:
-            raise Failed(
-                f"the log cannot be read: {error}", "has the gate too many open files?"
-            ) from None
+        return await read_in_thread(call, *arguments, threads=self._threads)
 
 
 class OutputFeed:
-    """The end of one service's log, for all its viewers."""
+    """The end of one service's log, for all its viewers.
+
+    Blocks have consecutive numbers. A viewer joins with its place and gets the number of its next
+    block: the one that comes next, or a kept one that reaches back to its place. Then it asks for
+    one number after the other. Asking for a block that does not exist yet is the demand that makes
+    the feed read, so a feed whose viewers all wait for their clients reads nothing. When a block is
+    no longer kept, the viewer leaves the blocks, reads the log at its own place, and joins again
+    when it has caught up.
+    """
 
     def __init__(
         self,
