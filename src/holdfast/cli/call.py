@@ -144,7 +144,8 @@ class Call:
         self.note(str(notice.get("message") or notice))
 
     def path(self, typed: str) -> str:
-        """A path as the supervisor needs it, which does not work in this folder."""
+        """A typed path as an absolute one, because the supervisor works in another folder.
+        ROOT:PATH stays."""
         import re
 
         if not re.match(r"[a-z0-9][a-z0-9._-]*:", typed):

@@ -316,8 +316,8 @@ def from_makefile(folder: str) -> list[DetectedService]:
     return []
 
 
-def or_makefile(folder: str) -> list[DetectedService]:
-    """A Makefile counts only where nothing more exact is known."""
+def from_makefile_alone(folder: str) -> list[DetectedService]:
+    """The target of a Makefile, if no other file says how to start a service."""
     exact = [service for detect in EXACT for service in detect(folder)]
     return [] if exact else from_makefile(folder)
 
@@ -357,7 +357,7 @@ def from_below(folder: str) -> list[DetectedService]:
 DETECTORS: tuple[Callable[[str], list[DetectedService]], ...] = (
     *EXACT,
     from_frontend,
-    or_makefile,
+    from_makefile_alone,
     from_below,
 )
 

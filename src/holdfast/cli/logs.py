@@ -68,7 +68,7 @@ def logs(call: Call) -> int:
     names = chosen_names(call)
     stream: Stream | None = call.options.get("stream")
     parts = [part for name in names if (part := _part(call, name, stream))]
-    follow = bool(call.options.get("follow")) and not _is_past(call, parts)
+    follow = bool(call.options.get("follow")) and not _is_run_over(call, parts)
     if not follow and not call.is_json:
         _note_silent(call, [name for name in names if not segments.numbers(call.places.logs, name)])
     if call.options.get("raw"):
@@ -84,7 +84,7 @@ def logs(call: Call) -> int:
     )
     printer = Printer(style, names)
     if not follow:
-        sources = [_past(call, part, printer, stream) for part in parts]
+        sources = [_recorded_entries(call, part, printer, stream) for part in parts]
         for service, entry in interleave(sources) if sources else ():
             printer.show(service, entry)
         printer.end_line()
@@ -184,7 +184,7 @@ def _part(call: Call, name: str, stream: Stream | None) -> LogPart | None:
     return LogPart(name, reader, start, end, number)
 
 
-def _past(
+def _recorded_entries(
     call: Call, part: LogPart, printer: Printer, stream: Stream | None
 ) -> Iterator[tuple[str, Line | Note]]:
     """The entries that are there now. The tail counts only lines that match pattern and run."""
@@ -217,7 +217,7 @@ def _follow(call: Call, parts: list[LogPart], printer: Printer, stream: Stream |
                 follower.finish(service)
             else:
                 follower.wake(service)
-            if (service is None or is_over) and _is_past(call, parts):
+            if (service is None or is_over) and _is_run_over(call, parts):
                 break
         else:
             note_down(call)
@@ -227,7 +227,7 @@ def _follow(call: Call, parts: list[LogPart], printer: Printer, stream: Stream |
     return 0
 
 
-def _is_past(call: Call, parts: list[LogPart]) -> bool:
+def _is_run_over(call: Call, parts: list[LogPart]) -> bool:
     """Return whether one run was asked for and has ended, so that it prints nothing more."""
     number: int | None = call.options.get("run")
     if number is None:
@@ -284,7 +284,7 @@ def _raw(call: Call, parts: list[LogPart], stream: Stream | None, *, follow: boo
             if isinstance(item, Chunk):
                 out.write(item.data)
         out.flush()
-        if (service is None or is_over) and _is_past(call, parts):
+        if (service is None or is_over) and _is_run_over(call, parts):
             break
     return 0
 

@@ -241,7 +241,7 @@ def _ask(call: Call, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _undo(call: Call, *, is_interrupted: bool) -> None:
-    """End the Holdfast again if this call started it and it runs nothing."""
+    """End the Holdfast again if this call started it, unless another client uses it by now."""
     from holdfast.cli.down import ShutdownReport, shut_down
 
     if own_keeper(call.places) is None:

@@ -37,7 +37,8 @@ class ConnectionLost(Unreachable):
 
 
 def _listener_of(sock: _socket.socket) -> int:
-    """The user whose process listens at the other end."""
+    """The user whose process listens at the other end. `system.peers` has more to say, but imports
+    `socket`."""
     if sys.platform == "darwin":
         credentials = sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)
     else:

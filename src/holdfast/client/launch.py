@@ -284,7 +284,7 @@ def remember_elsewhere(places: Places, environ: Mapping[str, str]) -> None:
     folder = elsewhere_folder(environ)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, digest(places.state))
-    with open(path, "wb", opener=_private_file) as note:
+    with open(path, "wb", opener=open_plain) as note:
         note.write(encoded({"project": places.project, "state": places.state}))
 
 
@@ -366,7 +366,3 @@ def _last_words(places: Places, name: str) -> str:
 
 def _err_hint(places: Places) -> str:
     return f"see {os.path.join(places.state, 'keeper.err')}; `holdfast doctor` checks this host"
-
-
-def _private_file(path: str, flags: int) -> int:
-    return open_plain(path, flags)
