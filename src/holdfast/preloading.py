@@ -1,7 +1,8 @@
-"""What a supervisor loads in the background, right after it is up.
+"""Imports in the background what the supervisor deferred at its start.
 
-Whatever is deferred at its start is loaded here within seconds, never «when first needed» days
-later: the files on disk may be another version by then.
+Deferred modules are imported within seconds, never «when first needed» days later: the files on
+disk may be another version by then. A keeper also runs `preload` to test a newly installed version
+before it switches to it, so this module and `preload` must stay here.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from holdfast.app import registry
 
 
 def preload() -> None:
+    """Import everything that is not imported yet."""
     import mmap  # noqa: F401 - the keeper's table is in one
     import secrets  # noqa: F401
 

@@ -1,9 +1,10 @@
-"""The life of a supervisor process: it takes over, serves until told to go, leaves in order.
+"""The life of a supervisor process: it takes over, serves until it is told to go, leaves in order.
 
-Started by the keeper with one end of the link. Ends when the keeper retires it; turns into
-a keeper itself when the keeper dies without a word. One that is replaced has finished, and stays
-as a standby until the next one has everything that a successor of the keeper needs. So there may
-be two that see the keeper die: the token decides. What it is made of is `supervisor`.
+The keeper starts it with one end of the link, and it ends when the keeper retires it. If the keeper
+dies without a word, it turns into a keeper itself. A replaced supervisor has finished its work, but
+stays as a standby until the next one has everything that a successor of the keeper needs. So two
+processes may see the keeper die; a token decides between them. What a supervisor is made of is in
+`supervisor`.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ _log = logger("supervisor")
 
 def main(pack: Pack) -> None:
     """Run a supervisor for the keeper that started this process."""
-    # Words of the keeper, in pairs; argparse would take 12 ms of the way to the first answer.
+    # Options come in pairs from the keeper; argparse would add 12 ms to the first answer.
     options = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
     state, runtime = options["--state"], options["--runtime"]
     shared = {name: int(options[f"--{name}"]) for name in _SHARED if f"--{name}" in options}
     umask = os.umask(0o077)
     for fd in shared.values():
         os.set_inheritable(fd, False)
-    # The loop must not wait for whole slices of the writer's or the importer's time.
+    # The loop must not wait for whole time slices of the writer or the importer.
     sys.setswitchinterval(SWITCH_SECONDS)
     own_process.raise_descriptor_limit()
     own_process.widen_descriptor_table()
@@ -56,7 +57,7 @@ def main(pack: Pack) -> None:
 
 
 class SupervisorProcess:
-    """One process, from the keeper's start of it to its end."""
+    """One process, from its start by the keeper to its end."""
 
     def __init__(
         self, state: str, runtime: str, shared: dict[str, int], umask: int, pack: Pack
@@ -89,7 +90,7 @@ class SupervisorProcess:
         )
         beginning = asyncio.create_task(self._begin(loop))
         ending = asyncio.create_task(self._end.wait())
-        # A keeper that dies while we begin will never answer what we wait for.
+        # A keeper that dies while we begin will never answer.
         await asyncio.wait({beginning, ending}, return_when=asyncio.FIRST_COMPLETED)
         if beginning.done():
             beginning.result()
@@ -106,7 +107,7 @@ class SupervisorProcess:
                 self._link.close()
 
     async def _close(self, supervisor: Supervisor) -> None:
-        """Leave in order. What fails there must not keep us from taking the keeper's place."""
+        """Close in order. A failure here must not keep us from taking the keeper's place."""
         try:
             await supervisor.close()
         except Exception:
@@ -132,7 +133,7 @@ class SupervisorProcess:
         loop.call_later(PRELOAD_AFTER_SECONDS, self._preload)
 
     def after_loop(self) -> None:
-        """If the keeper died, become it; nothing else runs in this process any more."""
+        """If the keeper died, become the keeper; nothing else runs in this process any more."""
         own_log.release()
         if not self._is_keeper_gone and self._stands_by:
             self._is_keeper_gone = self._link.stand_by()
@@ -140,12 +141,12 @@ class SupervisorProcess:
             return
         is_gone = own_process.is_orphaned(self._keeper_pid, PARENT_SECONDS)
         if not is_gone or not self._link.has_table:
-            # Two keepers would fight over the same services. The one that lives starts another
+            # Two keepers would fight over the same services. A living keeper starts another
             # supervisor; and without its table we could not take its place.
             _log.error("the link to keeper %d broke; leaving", self._keeper_pid)
             sys.exit(1)
         if self._is_replaced:
-            # Whoever came after us knows more, if it is ready.
+            # The next supervisor knows more, if it is ready.
             time.sleep(COURTESY_SECONDS)
         elif not self._has_spares.is_set():
             time.sleep(2 * COURTESY_SECONDS)
@@ -163,7 +164,7 @@ class SupervisorProcess:
 
     @property
     def _stands_by(self) -> bool:
-        """Whether we were told to, and could do it."""
+        """Whether we were told to stand by, and can."""
         return self._is_replaced and not self._is_dismissed and self._link.has_table
 
     def _on_notice(self, notice: dict[str, Any]) -> None:
@@ -180,13 +181,13 @@ class SupervisorProcess:
                 self._supervisor.on_notice(notice)
 
     def _on_keeper_gone(self) -> None:
-        """It closed the link: if it has dismissed us that is the end, else we take its place."""
+        """The link is closed: the end if the keeper dismissed us; otherwise we take its place."""
         if not self._is_dismissed:
             self._is_keeper_gone = True
             self._end.set()
 
     def _preload(self) -> None:
-        """Load what is needed later now, so that code never mixes with newly installed files."""
+        """Import now what is needed later, so that code never mixes with newly installed files."""
         own_log.release()
         gc.freeze()
         gc.enable()

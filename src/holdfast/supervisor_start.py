@@ -1,6 +1,8 @@
-"""First code of the supervisor's process: its start consists of imports, so they are prepared.
+"""First code of the supervisor's process. Its start consists of imports, so they are prepared here.
 
-Started by the keeper. Everything else is `supervisor`.
+The keeper runs `main`, also the keeper of an older version: this module and `main` must stay here.
+Everything else is in `supervisor_process`. To do without the module pack, remove `Pack` here and in
+`supervisor_process`; nothing else depends on it.
 """
 
 from __future__ import annotations
@@ -11,13 +13,13 @@ import sys
 
 def main() -> None:
     """Import the supervisor with as little work as possible, and run it."""
-    # Nothing that is made until the supervisor is up is garbage; it turns this on again.
+    # Nothing that is created until the supervisor is up is garbage; `_preload` enables it again.
     gc.disable()
     from holdfast.system.module_pack import Pack
 
     pack = Pack("supervisor")
     pack.use()
-    # msgspec looks here first, and takes the same from `typing` where this is not installed.
+    # msgspec looks for this module first; without it, it takes the same names from `typing`.
     absent: dict[str, object] = {"typing_extensions": None}
     sys.modules.update(absent)  # type: ignore[arg-type]
     import msgspec  # noqa: F401

@@ -115,7 +115,11 @@ class Tokens:
         if expires_in is not None and not 0 < expires_in <= LONGEST_SECONDS:
             raise UsageError("a token expires within a hundred years", "for example 30d")
         made = self._new(name, role, expires_in, scopes, origin=origin, by=by)
-        ends = [it.expires_at for it in (made.token, self._all.get(origin or "")) if it is not None]
+        ends = [
+            token.expires_at
+            for token in (made.token, self._all.get(origin or ""))
+            if token is not None
+        ]
         end = min((one for one in ends if one is not None), default=None)
         token = msgspec.structs.replace(made.token, expires_at=end)
         self._store({**self._valid(), token.id: token})
@@ -151,7 +155,9 @@ class Tokens:
 
     def revoke(self, which: str) -> Sequence[Token]:
         """Revoke a token, by id or name, with all tokens that were made with it."""
-        found = next((it for it in self._all.values() if which in (it.id, it.name)), None)
+        found = next(
+            (token for token in self._all.values() if which in (token.id, token.name)), None
+        )
         if found is None:
             known = ", ".join(token.name for token in self.list()) or "none"
             raise UsageError(f'no token "{which}"', f"known: {known}")

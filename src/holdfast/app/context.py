@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
-    """The machinery of one supervisor."""
+    """Everything that handlers may use."""
 
     roster: Roster
     store: StateStore

@@ -132,7 +132,11 @@ class Schedules(RunObserver):
         seconds = max(SHORTEST_SECONDS, schedule.sleep_seconds(seen.next, now))
         entry.timer = self._environment.call_later(seconds, lambda: self._look(key))
         self._settle(key, entry, seen.handled, members)
-        wanted = [it for it in members if it.desired is Desired.RUNNING and not it.is_retiring]
+        wanted = [
+            runner
+            for runner in members
+            if runner.desired is Desired.RUNNING and not runner.is_retiring
+        ]
         if not wanted:
             return
         if seen.missed is not None:

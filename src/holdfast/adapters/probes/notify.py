@@ -82,7 +82,9 @@ def parse(data: bytes) -> Message:
 
 
 def _plain(text: str) -> str:
-    printable = "".join(it if it.isprintable() else " " for it in text[: STATUS_CHARACTERS * 4])
+    printable = "".join(
+        letter if letter.isprintable() else " " for letter in text[: STATUS_CHARACTERS * 4]
+    )
     return printable.strip()[:STATUS_CHARACTERS]
 
 

@@ -125,7 +125,7 @@ class _Process:
                 "kind": "task",
                 "hidden": True,
                 "argv": [sys.executable, "-I", "-S", "-c", *self._argv],
-                "env": {it: os.environ[it] for it in LIBRARY_VARIABLES if it in os.environ},
+                "env": {name: os.environ[name] for name in LIBRARY_VARIABLES if name in os.environ},
                 "cwd": "/",
                 "stdin": "pipe",
                 "stop": {"signal": 9, "grace": 0.0},

@@ -277,7 +277,11 @@ class Admission(RunObserver):
         if name in self._runners:
             return [name]
         if name in self._instances:
-            return [it for it in self._instances[name] if not self._runners[it].is_leaving]
+            return [
+                instance
+                for instance in self._instances[name]
+                if not self._runners[instance].is_leaving
+            ]
         return [] if self._is_template(name) else None
 
     # New runs of needed services

@@ -58,7 +58,9 @@ class AwaitedLines(RunObserver):
         return False
 
     def removed(self, runner: Runner) -> None:
-        for awaited in [it for it in (*self._found, *self._looking) if it[0] == runner.name]:
+        for awaited in [
+            known for known in (*self._found, *self._looking) if known[0] == runner.name
+        ]:
             self._found.pop(awaited, None)
             self._stop(awaited)
 

@@ -64,7 +64,10 @@ def delivery_context(roster: Roster, environment: Environment, project: str) -> 
 
     def environ_key() -> str | None:
         """Return that of the newest declaration: the environment of the last `up`."""
-        keys = [keeper_memory.environ(it.declaration.environ_key) for it in roster.runners.values()]
+        keys = [
+            keeper_memory.environ(runner.declaration.environ_key)
+            for runner in roster.runners.values()
+        ]
         return keys[-1] if keys else None
 
     return DeliveryContext(spec_of, environ_key, environment.random, environment.clock, project)

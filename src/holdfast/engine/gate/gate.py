@@ -103,10 +103,10 @@ class Gate:
             if run["service"] == NAME:
                 self._left_over = run
         rest = {
-            key: [it for it in facts.get(key) or () if it["service"] != NAME]
+            key: [run for run in facts.get(key) or () if run["service"] != NAME]
             for key in ("runs", "exits")
         }
-        gone = [it["run_id"] for it in facts.get("exits") or () if it["service"] == NAME]
+        gone = [ended["run_id"] for ended in facts.get("exits") or () if ended["service"] == NAME]
         for run_id in gone:
             self._environment.recorder.forget(run_id)
         return {**facts, **rest}

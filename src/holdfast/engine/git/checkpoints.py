@@ -121,13 +121,13 @@ class Checkpoints:
         tree = (await self._run(repository, seen, "rev-parse", f"{wanted.commit}^{{tree}}")).line()
         differing = await self._between(repository, seen, tree)
         there = await self._left_out_of(repository, seen, wanted)
-        paths = [it.path for it in differing]
+        paths = [change.path for change in differing]
         refused = await self._in_thread(refusals.refused, self._roots(), repository, paths)
-        kept = [it for it in differing if there(it.path) or it.path in refused]
+        kept = [change for change in differing if there(change.path) or change.path in refused]
         if kept:
             tree = await self._with(repository, seen, tree, kept)
-        names = {it.path for it in kept}
-        files = [it.file for it in differing if it.path not in names]
+        names = {change.path for change in kept}
+        files = [change.file for change in differing if change.path not in names]
         await self._refuse_overwriting(repository, seen, files)
         if is_dry or not files:
             return saved, files

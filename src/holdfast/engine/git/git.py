@@ -375,7 +375,11 @@ class Git:
         words = ("config", "--global", "--list", "-z", "--includes", "--show-origin")
         output = await self._run(words, repository, env, READ_SECONDS, None, MOST_PARSED)
         entries = safety.parse_listing(output.out)[0] if output.code == 0 else []
-        found = [it for it in entries if it[0] in safety.USERS_OWN or safety.has_includes([it])]
+        found = [
+            entry
+            for entry in entries
+            if entry[0] in safety.USERS_OWN or safety.has_includes([entry])
+        ]
         if not safety.has_includes(found):
             self._users = {self._users_key: found}
         return found

@@ -38,7 +38,15 @@ class Gauge:
     """The numbers of one service."""
 
     __slots__ = (
-        "custom", "finished", "name", "patience", "run_id", "runner", "standing", "timer", "usage",
+        "custom",
+        "early_looks",
+        "finished",
+        "name",
+        "run_id",
+        "runner",
+        "standing",
+        "timer",
+        "usage",
     )  # fmt: skip
 
     def __init__(self, runner: Runner) -> None:
@@ -46,7 +54,7 @@ class Gauge:
         self.name: str = runner.name
         self.run_id: str | None = None
         self.usage: Usage | None = None
-        self.patience = 0
+        self.early_looks = 0
         """Early samples that are left until it has numbers."""
         self.finished = Totals()
         """What its ended runs used."""
@@ -112,7 +120,7 @@ class ResourceMonitor(RunObserver):
         if not run.is_found:
             self.counters.spawned(self._clock.monotonic() - run.started_mono)
         gauge.run_id, gauge.usage, gauge.standing = run.run_id, None, LimitState()
-        gauge.custom, gauge.patience = {}, EARLY_LOOKS
+        gauge.custom, gauge.early_looks = {}, EARLY_LOOKS
         self._by_run[run.run_id] = gauge
         began, is_limited = run.started_mono, limits.has_limits(runner.declaration.spec)
         watched = SampledRun(run.run_id, run.pid, run.start_time or "", began, Totals(), is_limited)
@@ -157,7 +165,9 @@ class ResourceMonitor(RunObserver):
         """Take a full sample, unless the last one is younger than this."""
         now, last = self._clock.monotonic(), self._full_at
         is_stale = last is None or now - last >= seconds
-        if self._by_run and (is_stale or any(it.usage is None for it in self._by_run.values())):
+        if self._by_run and (
+            is_stale or any(gauge.usage is None for gauge in self._by_run.values())
+        ):
             await asyncio.shield(self._looking(is_full=True))
 
     async def ask(self, call: Callable[..., Any], *arguments: object) -> Any:
@@ -211,9 +221,13 @@ class ResourceMonitor(RunObserver):
             self._take(seen)
         if self._by_run or self._errands:
             # A run that has just begun may not have moved to its cgroup yet.
-            soon = [it for it in self._by_run.values() if it.usage is None and it.patience > 0]
+            soon = [
+                gauge
+                for gauge in self._by_run.values()
+                if gauge.usage is None and gauge.early_looks > 0
+            ]
             for gauge in soon:
-                gauge.patience -= 1
+                gauge.early_looks -= 1
             self._schedule(min(FIRST_LOOK_SECONDS, self._interval) if soon else self._interval)
 
     def _take(self, seen: Sample) -> None:

@@ -197,11 +197,11 @@ class MetricsSampler:
             totals = totals.plus(usage.totals)
         return Usage(
             totals,
-            round(sum(it.cpu_percent for it in usages), 2),
-            sum(it.memory for it in usages),
-            sum(it.handles or 0 for it in usages),
-            sum(it.threads for it in usages),
-            sum(it.processes for it in usages),
+            round(sum(usage.cpu_percent for usage in usages), 2),
+            sum(usage.memory for usage in usages),
+            sum(usage.handles or 0 for usage in usages),
+            sum(usage.threads for usage in usages),
+            sum(usage.processes for usage in usages),
         )
 
     def _write(self, ring: Ring, kept: RunTotals) -> None:

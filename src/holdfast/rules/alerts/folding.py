@@ -118,7 +118,9 @@ def _on_overlap(alerts: Open, event: Event) -> list[Change]:
     if event.data.get("step") != "failed":
         return []
     because, run_id = "the run on trial is gone", event.run_id
-    return clear(alerts, event, because, lambda it: it.cause in OF_A_TRIAL and it.run_id == run_id)
+    return clear(
+        alerts, event, because, lambda alert: alert.cause in OF_A_TRIAL and alert.run_id == run_id
+    )
 
 
 def _on_stable(alerts: Open, event: Event) -> list[Change]:
@@ -153,7 +155,9 @@ def _on_condemned(alerts: Open, event: Event) -> list[Change]:
         return raise_(alerts, event, _C.UNHEALTHY, "critical", words, counts=False)
     if cause in _LIMITS:
         limit = cause if cause in ("memory", "cpu", "processes") else ""
-        if any(it.service == event.service and it.cause == _C.LIMIT for it in alerts.values()):
+        if any(
+            alert.service == event.service and alert.cause == _C.LIMIT for alert in alerts.values()
+        ):
             return []
         return raise_(alerts, event, _C.LIMIT, "warning", words, subject=limit)
     if cause == "start_failure":
@@ -182,7 +186,7 @@ def _on_changed(alerts: Open, event: Event) -> list[Change]:
 
 def _on_removed(alerts: Open, event: Event) -> list[Change]:
     because = "the service was removed"
-    return clear(alerts, event, because, lambda it: it.service == event.service)
+    return clear(alerts, event, because, lambda alert: alert.service == event.service)
 
 
 # Health
@@ -204,9 +208,9 @@ def _on_health_passed(alerts: Open, event: Event) -> list[Change]:
         alerts,
         event,
         "the check passed",
-        lambda it: (
-            (it.service, it.cause) == (event.service, _C.HEALTH_CHECK.value)
-            and it.subject in (probe, "")
+        lambda alert: (
+            (alert.service, alert.cause) == (event.service, _C.HEALTH_CHECK.value)
+            and alert.subject in (probe, "")
         ),
         times=_untold(event),
     )
@@ -271,8 +275,9 @@ def _on_limit_cleared(alerts: Open, event: Event) -> list[Change]:
         alerts,
         event,
         "it is below the limit again",
-        lambda it: (
-            (it.service, it.cause) == (event.service, _C.LIMIT.value) and limit in ("", it.subject)
+        lambda alert: (
+            (alert.service, alert.cause) == (event.service, _C.LIMIT.value)
+            and limit in ("", alert.subject)
         ),
     )
 
@@ -304,7 +309,7 @@ def _on_workflow(alerts: Open, event: Event) -> list[Change]:
     if outcome == "done":
         key = _C.WORKFLOW.value
         return clear(
-            alerts, event, "it succeeded", lambda it: (it.cause, it.subject) == (key, name)
+            alerts, event, "it succeeded", lambda alert: (alert.cause, alert.subject) == (key, name)
         )
     if outcome not in ("failed", "interrupted"):
         return []
@@ -323,7 +328,9 @@ def _on_door_failed(alerts: Open, event: Event) -> list[Change]:
 
 def _on_door_opened(alerts: Open, event: Event) -> list[Change]:
     key, door = _C.DOOR.value, word(event.data.get("door"))
-    return clear(alerts, event, "it is open", lambda it: (it.cause, it.subject) == (key, door))
+    return clear(
+        alerts, event, "it is open", lambda alert: (alert.cause, alert.subject) == (key, door)
+    )
 
 
 def _on_undelivered(alerts: Open, event: Event) -> list[Change]:
@@ -336,7 +343,9 @@ def _on_undelivered(alerts: Open, event: Event) -> list[Change]:
 def _on_delivered(alerts: Open, event: Event) -> list[Change]:
     key, target = _C.DELIVERY.value, word(event.data.get("target"))
     because = word(event.data.get("reason")) or "alerts reach it again"
-    return clear(alerts, event, because, lambda it: (it.cause, it.subject) == (key, target))
+    return clear(
+        alerts, event, because, lambda alert: (alert.cause, alert.subject) == (key, target)
+    )
 
 
 def _on_keeper_replaced(alerts: Open, event: Event) -> list[Change]:
@@ -358,16 +367,18 @@ def _on_history_lost(alerts: Open, event: Event) -> list[Change]:
 
 
 def _on_holdfast_started(alerts: Open, event: Event) -> list[Change]:
-    return clear(alerts, event, "Holdfast was started anew", lambda it: True)
+    return clear(alerts, event, "Holdfast was started anew", lambda alert: True)
 
 
 def _too_many(alerts: Open, changes: list[Change], event: Event) -> list[Change]:
-    if len(alerts) < MOST_OPEN or not any(it.what == "raised" for it in changes):
+    if len(alerts) < MOST_OPEN or not any(change.what == "raised" for change in changes):
         return []
     after = applied(alerts, changes)
-    excess = sorted(after.values(), key=lambda it: (SEVERITIES.index(it.severity), it.since))
+    excess = sorted(
+        after.values(), key=lambda alert: (SEVERITIES.index(alert.severity), alert.since)
+    )
     gone = {alert.id for alert in excess[: len(after) - MOST_OPEN]}
-    return clear(after, event, "too many alerts are open", lambda it: it.id in gone)
+    return clear(after, event, "too many alerts are open", lambda alert: alert.id in gone)
 
 
 # What an event does to alerts
@@ -442,7 +453,10 @@ def clear_causes(
         return []
     names = {cause.value for cause in causes}
     return clear(
-        alerts, event, because, lambda it: it.service == event.service and it.cause in names
+        alerts,
+        event,
+        because,
+        lambda alert: alert.service == event.service and alert.cause in names,
     )
 
 

@@ -120,7 +120,10 @@ def _is_about(policy: PolicySpec, request: Request, local: Local) -> bool:
         and _is_of(policy.commands, command.name)
         and _is_about_services(policy, request.targets)
         and _is_about_paths(policy, request)
-        and (policy.times is None or any(is_within(it, local(it.zone)) for it in policy.times))
+        and (
+            policy.times is None
+            or any(is_within(window, local(window.zone)) for window in policy.times)
+        )
     )
 
 

@@ -98,41 +98,45 @@ _PORT = re.compile(r"(?:port|:|\])\s*[=:]?\s*(\d{2,5})\b", re.IGNORECASE)
 _LINES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (
         re.compile(r"No module named '?([\w.]+)"),
-        lambda it: f"the Python module {it[1]} is missing: is it installed where this runs?",
+        lambda found: f"the Python module {found[1]} is missing: is it installed where this runs?",
     ),
     (
         re.compile(r"Cannot find (?:module|package) '([^']{1,80})'"),
-        lambda it: f"the package {it[1]} is missing: was `npm install` run?",
+        lambda found: f"the package {found[1]} is missing: was `npm install` run?",
     ),
     (
         re.compile(r"(?:^|[:\s/])([\w./+-]{1,80}): (?:command )?not found\b"),
-        lambda it: f"command not found: is {it[1]} installed, and in the PATH of the service?",
+        lambda found: (
+            f"command not found: is {found[1]} installed, and in the PATH of the service?"
+        ),
     ),
     (
         re.compile(r"ECONNREFUSED|Connection refused|could not connect to server", re.IGNORECASE),
-        lambda it: "something it needs does not answer: `depends_on` with `condition: ready` waits",
+        lambda found: (
+            "something it needs does not answer: `depends_on` with `condition: ready` waits"
+        ),
     ),
     (
         re.compile(
             r"out of memory|ENOMEM|Cannot allocate memory|MemoryError|heap limit", re.IGNORECASE
         ),
-        lambda it: "memory ran out: give it more, or look for what it keeps",
+        lambda found: "memory ran out: give it more, or look for what it keeps",
     ),
     (
         re.compile(r"No space left on device|ENOSPC", re.IGNORECASE),
-        lambda it: "a disk is full, or the limit of watched files is reached",
+        lambda found: "a disk is full, or the limit of watched files is reached",
     ),
     (
         re.compile(r"Too many open files|EMFILE", re.IGNORECASE),
-        lambda it: "too many open files: raise `rlimits: {nofile: …}`, or look for a leak",
+        lambda found: "too many open files: raise `rlimits: {nofile: …}`, or look for a leak",
     ),
     (
         re.compile(r"(?:Permission denied|EACCES)(?:.{0,20}?['\"]?(/[\w./-]{1,120}))?"),
-        lambda it: f"permission denied: may its user use {it[1] or 'what it names'}?",
+        lambda found: f"permission denied: may its user use {found[1] or 'what found names'}?",
     ),
     (
         re.compile(r"No such file or directory:? '?([\w./-]{1,120})|ENOENT.{0,60}?'([^']{1,120})'"),
-        lambda it: f"{it[1] or it[2]} does not exist, seen from its working_dir",
+        lambda found: f"{found[1] or found[2]} does not exist, seen from its working_dir",
     ),
 )
 
