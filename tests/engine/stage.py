@@ -22,7 +22,7 @@ from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.specs.services import ServiceSpec
 
 if TYPE_CHECKING:
-    from holdfast.keeper.protocol.messages import ExitFacts
+    from holdfast.keeper.protocol.messages import EndedNotice, ExitFacts
 
 Message = dict[str, Any]
 
@@ -101,7 +101,7 @@ class FakeKeeper:
 
     # The supervisor's side
 
-    def request(self, message: Message, then: Callable[[Message], None]) -> None:
+    def request(self, message: Any, then: Callable[[Any], None]) -> None:
         self._inbox.append((message, then))
 
     def keep(self, key: str, value: str | None) -> None:
@@ -360,7 +360,7 @@ class Stage:
             if message["notice"] == "exit":
                 runner.on_exit(cast("ExitFacts", message))
             elif message["notice"] == "ended":
-                runner.on_ended(message)
+                runner.on_ended(cast("EndedNotice", message))
 
         self.keeper.on_notice = notice
         return runner

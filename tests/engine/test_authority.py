@@ -47,7 +47,7 @@ class World:
         else:
             self.kept[key] = value
 
-    def request(self, message: dict[str, Any], then: Callable[[Any], None]) -> None:
+    def request(self, message: Any, then: Callable[[Any], None]) -> None:
         self.asked.append(message)
 
     def event(self, kind: Any, service: str | None = None, run_id: Any = None, **data: Any) -> None:

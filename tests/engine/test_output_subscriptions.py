@@ -21,7 +21,7 @@ class Keeper:
         self.asked: list[tuple[str, bool]] = []
         self._replies: list[Callable[[Message], None]] = []
 
-    def request(self, message: Message, then: Callable[[Message], None]) -> None:
+    def request(self, message: Any, then: Callable[[Any], None]) -> None:
         self.asked.append((message["service"], message["on"]))
         self._replies.append(then)
 

@@ -122,9 +122,7 @@ class FileWatches(RunObserver):
         if run is None or action == "restart":
             runner.restart(wait=False, overrides=runner.overrides)
         else:
-            message = {"do": "signal", "run_id": run.run_id, "to": "main"}
-            number = parse_signal(action)
-            self._environment.keeper.request({**message, "signal": number}, lambda reply: None)
+            runner.signal(parse_signal(action))
 
 
 def _is_meant(runner: Runner) -> bool:

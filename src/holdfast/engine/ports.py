@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.ports.registry import PortRegistry
@@ -22,6 +22,9 @@ from holdfast.engine.runner.runner import Runner
 from holdfast.rules import ports as rules
 from holdfast.rules.ports import NoPortFree, PortUnavailable
 from holdfast.vocabulary.specs.settings import Settings
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import SpawnRequest
 
 STAGE = "port"
 _log = logger("ports")
@@ -85,11 +88,11 @@ class PortLeases(RunObserver):
         self._asked.pop(runner.name, None)
         self._inner.withdraw(runner)
 
-    def spawning(self, runner: Runner, message: dict[str, Any]) -> None:
+    def spawning(self, runner: Runner, message: SpawnRequest) -> None:
         if runner.ports:
             _put(message, runner.ports)
 
-    def candidate_spawning(self, candidate: RunSlot, message: dict[str, Any]) -> None:
+    def candidate_spawning(self, candidate: RunSlot, message: SpawnRequest) -> None:
         if candidate.ports:
             _put(message, candidate.ports)
 
@@ -161,7 +164,7 @@ def _described(port: int) -> str:
     return holders.described(port)
 
 
-def _put(message: dict[str, Any], ports: Mapping[str, int]) -> None:
+def _put(message: SpawnRequest, ports: Mapping[str, int]) -> None:
     """Pass its ports to a process: by variables, and where the command asks for them."""
     message["argv"] = [rules.fill(word, ports) for word in message["argv"]]
     filled = {name: rules.fill(value, ports) for name, value in message["env"].items()}

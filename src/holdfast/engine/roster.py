@@ -32,7 +32,7 @@ from holdfast.vocabulary.services import START_SECONDS, Outcome
 from holdfast.vocabulary.states import State
 
 if TYPE_CHECKING:
-    from holdfast.keeper.protocol.messages import ExitFacts
+    from holdfast.keeper.protocol.messages import EndedNotice, ExitFacts
 
 _log = logger("roster")
 _UNSEEN = "it ended while its keeper died"
@@ -253,7 +253,7 @@ class Roster:
             case "exit" if runner is not None:
                 runner.on_exit(cast("ExitFacts", notice))
             case "ended" if runner is not None:
-                runner.on_ended(notice)
+                runner.on_ended(cast("EndedNotice", notice))
             case "end_asked" if runner is not None:
                 # The keeper is already ending it. Asking again with the same grace changes nothing.
                 runner.stop(grace=notice["grace"], by_hand=True)

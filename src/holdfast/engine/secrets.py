@@ -23,6 +23,7 @@ from holdfast.vocabulary.specs.settings import Settings
 
 if TYPE_CHECKING:
     from holdfast.engine.runner.runner import Runner
+    from holdfast.keeper.protocol.messages import SpawnRequest
 
 _log = logger("hiding")
 
@@ -61,7 +62,7 @@ class ConfiguredSecrets(RunObserver):
     def declared(self, runner: Runner) -> None:
         self._refresh_soon()
 
-    def spawning(self, runner: Runner, message: dict[str, Any]) -> None:
+    def spawning(self, runner: Runner, message: SpawnRequest) -> None:
         if runner.overrides is not None:
             self._refresh()
 

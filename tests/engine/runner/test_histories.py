@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -13,11 +13,18 @@ from holdfast.vocabulary.specs.services import UNLIMITED, RestartSpec, ServiceSp
 from tests.engine.stage import Stage
 
 if TYPE_CHECKING:
-    from holdfast.keeper.protocol.messages import ExitFacts
+    from holdfast.keeper.protocol.messages import EndedNotice, EndedProcess, ExitFacts
 
 MakeStage = Callable[..., Stage]
 
 Step = tuple[str, Any]
+
+
+def ended(run_id: str, report: list[EndedProcess], *, empty: bool = True) -> EndedNotice:
+    """The keeper's notice that a tree is gone, or is not."""
+    facts: dict[str, Any] = {"seconds": 0.1, "report": report, "empty": empty}
+    return cast("EndedNotice", {"notice": "ended", "run_id": run_id, "service": "web", **facts})
+
 
 HISTORIES: dict[str, tuple[dict[str, Any], list[Step], list[str]]] = {
     "a start that stays up": (
@@ -208,7 +215,7 @@ def test_the_exit_of_another_run_is_not_its_own(make_stage: MakeStage) -> None:
         "empty": True,
     }
     stage.runner.on_exit(facts)
-    stage.runner.on_ended({"run_id": "run-before", "report": [], "empty": True})
+    stage.runner.on_ended(ended("run-before", []))
     stage.settle()
     assert stage.runner.state.value == "running"
     assert stage.runner.run is not None
@@ -304,8 +311,8 @@ def test_an_unkillable_tree_is_failed_and_never_doubled(make_stage: MakeStage) -
     answer = stage.runner.stop()
     stage.settle()
     run_id = stage.keeper.live().run_id
-    report = [{"pid": 1, "name": "web", "how": "unkillable"}]
-    stage.runner.on_ended({"run_id": run_id, "report": report, "empty": False})
+    report: list[EndedProcess] = [{"pid": 1, "name": "web", "how": "unkillable"}]
+    stage.runner.on_ended(ended(run_id, report, empty=False))
     assert answer.result().outcome == "failed"
     assert stage.runner.start().result().outcome == "failed"
     assert len(stage.keeper.spawned) == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
@@ -34,6 +34,9 @@ ADVANCED = (
     *("security_policies", "approvals", "request_filtering"),
     *("emergency_lockdown", "security_metrics"),
 )
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import Reply, SuperviseRequest
 _log = logger("modes")
 
 
@@ -154,7 +157,7 @@ class Modes:
         )
 
     def _relaunch(self) -> None:
-        request = {"do": "supervise", "on": True, "again": True}
+        request: SuperviseRequest = {"do": "supervise", "on": True, "again": True}
         self._keeper.request(request, _log_refusal)
 
     def _by_hand(self) -> Mode | None:
@@ -162,6 +165,6 @@ class Modes:
         return next((mode for mode in MODES if mode == kept), None)
 
 
-def _log_refusal(reply: dict[str, Any]) -> None:
+def _log_refusal(reply: Reply) -> None:
     if not reply.get("ok"):
         _log.error("the keeper would not replace the supervisor: %s", reply.get("error"))

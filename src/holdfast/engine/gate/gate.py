@@ -40,7 +40,7 @@ from holdfast.vocabulary.specs.services import (
 from holdfast.vocabulary.specs.settings import HttpSpec, Settings
 
 if TYPE_CHECKING:
-    from holdfast.keeper.protocol.messages import ExitFacts, RunFacts
+    from holdfast.keeper.protocol.messages import EndedNotice, ExitFacts, RunFacts
 
 NAME = GATE_SERVICE
 RELAYS = "mcp"
@@ -153,7 +153,7 @@ class Gate:
         elif notice["notice"] == "exit":
             self._runner.on_exit(cast("ExitFacts", notice))
         elif notice["notice"] == "ended":
-            self._runner.on_ended(notice)
+            self._runner.on_ended(cast("EndedNotice", notice))
         return True
 
     async def stop(self) -> None:

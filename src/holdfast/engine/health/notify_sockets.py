@@ -11,7 +11,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,6 +25,9 @@ from holdfast.engine.runner.observers import MonitoredRun, RunObserver
 from holdfast.engine.runner.run_slot import RunSlot
 from holdfast.engine.runner.runner import Runner
 from holdfast.system import processes
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import SpawnRequest
 
 SOCKET, PIPE, PIPE_END = "notify:", "ready:", "ready-end:"
 _log = logger("notify")
@@ -53,13 +56,13 @@ class NotifySockets(RunObserver):
 
     # Runs
 
-    def spawning(self, runner: Runner, message: dict[str, Any]) -> None:
+    def spawning(self, runner: Runner, message: SpawnRequest) -> None:
         """Tell the run where it can report."""
         if runner.declaration.spec.notify is not None:
             self._runners[runner.name] = runner
             self._prepare(runner, message)
 
-    def _prepare(self, runner: MonitoredRun, message: dict[str, Any]) -> None:
+    def _prepare(self, runner: MonitoredRun, message: SpawnRequest) -> None:
         spec, name = runner.declaration.spec, runner.name
         assert spec.notify is not None
         if self._has_spares or SOCKET + name not in (self._link.facts.get("held") or ()):
@@ -76,7 +79,7 @@ class NotifySockets(RunObserver):
             self._link.hold(PIPE_END + run_id, theirs)
             message["ready_fd"] = {"name": PIPE_END + run_id, "fd": spec.notify.fd}
 
-    def candidate_spawning(self, candidate: RunSlot, message: dict[str, Any]) -> None:
+    def candidate_spawning(self, candidate: RunSlot, message: SpawnRequest) -> None:
         """The same for a candidate, which is recognised by the process that speaks."""
         if candidate.declaration.spec.notify is not None:
             self._candidates[candidate.name] = candidate

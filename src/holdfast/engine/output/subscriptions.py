@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.engine.runner.environment import Keeper, Reply
+from holdfast.engine.runner.environment import Keeper
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import Reply
 
 SILENCE_SECONDS = 0.2
 """After this time without a byte, an unfinished line may be a prompt."""

@@ -7,7 +7,7 @@ keeper's memory, because environments hold secrets, which the database must not.
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,6 +15,9 @@ from holdfast.adapters import keeper_memory
 from holdfast.rules.plan import Trace
 from holdfast.vocabulary.quantities import parse_signal
 from holdfast.vocabulary.specs.services import ServiceSpec
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import LogSettings, SpawnRequest, StopSettings
 
 DEFAULT_COLUMNS, DEFAULT_ROWS, DEFAULT_TERM = 80, 24, "xterm-color"
 
@@ -59,23 +62,25 @@ def environ_digest(environ: dict[str, str]) -> str:
 
 def spawn_message(
     declaration: Declaration, overrides: Overrides | None, run_id: str, number: int
-) -> dict[str, Any]:
+) -> SpawnRequest:
     """The keeper's `spawn` request for one run of the service."""
     spec = declaration.spec
     argv = list(spec.argv)
     if overrides is not None and overrides.args is not None:
         argv = [*argv[: spec.command_words], *overrides.args]
-    message: dict[str, Any] = {
+    env = {**spec.env, **(overrides.env_vars if overrides is not None else {})}
+    message: SpawnRequest = {
         "do": "spawn",
         "run_id": run_id,
         "service": spec.name,
         "number": number,
         "kind": "terminal" if spec.terminal else "service",
         "argv": argv,
-        "env": {**spec.env, **(overrides.env_vars if overrides is not None else {})},
+        "env": env,
         "cwd": spec.working_dir,
         "stdin": spec.stdin,
-        **recording(spec),
+        "log": log_settings(spec),
+        "stop": stop_settings(spec),
     }
     if spec.environment == "inherit":
         # The keeper has the caller's environment already, and adds `env` to it.
@@ -83,7 +88,7 @@ def spawn_message(
     if spec.terminal:
         message["cols"], message["rows"] = DEFAULT_COLUMNS, DEFAULT_ROWS
         # The service gets a terminal of its own, not the caller's.
-        message["env"].setdefault("TERM", DEFAULT_TERM)
+        env.setdefault("TERM", DEFAULT_TERM)
     if spec.confined_to is not None:
         message["beneath"] = spec.confined_to
     if spec.sockets:
@@ -115,10 +120,15 @@ def kernel_limits(spec: ServiceSpec) -> dict[str, float]:
 
 def recording(spec: ServiceSpec) -> dict[str, Any]:
     """How a run is recorded and ended: the part that `spawn` and `adopt` share."""
-    return {
-        "log": {"max_size": spec.log.max_size, "total_size": spec.log.total_size},
-        "stop": {"signal": parse_signal(spec.stop.signal), "grace": spec.stop.grace},
-    }
+    return {"log": log_settings(spec), "stop": stop_settings(spec)}
+
+
+def log_settings(spec: ServiceSpec) -> LogSettings:
+    return {"max_size": spec.log.max_size, "total_size": spec.log.total_size}
+
+
+def stop_settings(spec: ServiceSpec) -> StopSettings:
+    return {"signal": parse_signal(spec.stop.signal), "grace": spec.stop.grace}
 
 
 def undeclared(name: str) -> ServiceSpec:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import msgspec
 
@@ -19,14 +19,16 @@ from holdfast.vocabulary.specs.workflows import RecoverySpec
 
 if TYPE_CHECKING:
     from holdfast.engine.runner.runner import Runner
-
-Reply = dict[str, Any]
+    from holdfast.keeper.protocol.messages import Reply, Request, SpawnReply, SpawnRequest
 
 
 class Keeper(Protocol):
     """The process that holds all others. Replies come in the order of the requests."""
 
-    def request(self, message: dict[str, Any], then: Callable[[Reply], None]) -> None: ...
+    @overload
+    def request(self, message: SpawnRequest, then: Callable[[SpawnReply], None]) -> None: ...
+    @overload
+    def request(self, message: Request, then: Callable[[Reply], None]) -> None: ...
 
     def keep(self, key: str, value: str | None) -> None: ...
 

@@ -7,7 +7,7 @@ runner's methods later. It never changes a state itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from holdfast.adapters.own_log import logger
 from holdfast.rules.health import Condition
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.engine.runner.live_run import LiveRun
     from holdfast.engine.runner.run_slot import RunSlot
     from holdfast.engine.runner.runner import Runner
+    from holdfast.keeper.protocol.messages import SpawnRequest
 
 _log = logger("observers")
 
@@ -63,7 +64,7 @@ class MonitoredRun(Protocol):
 class RunObserver:
     """Told of every service. A method that is not overridden costs nothing."""
 
-    def spawning(self, runner: Runner, message: dict[str, Any]) -> None:
+    def spawning(self, runner: Runner, message: SpawnRequest) -> None:
         """A run is about to be asked for; what it needs may be added to the request."""
 
     def run_began(self, runner: Runner) -> None:
@@ -72,7 +73,7 @@ class RunObserver:
     def run_over(self, runner: Runner) -> None:
         """The run is being ended, or its main process is gone. May come twice."""
 
-    def candidate_spawning(self, candidate: RunSlot, message: dict[str, Any]) -> None:
+    def candidate_spawning(self, candidate: RunSlot, message: SpawnRequest) -> None:
         """A candidate is about to be asked for, beside the run that it may replace."""
 
     def candidate_began(self, candidate: RunSlot) -> None:
@@ -106,7 +107,7 @@ class RunObservers:
             if getattr(type(observer), hook) is not getattr(RunObserver, hook):
                 self._listeners[hook].append(getattr(observer, hook))
 
-    def spawning(self, runner: Runner, message: dict[str, Any]) -> None:
+    def spawning(self, runner: Runner, message: SpawnRequest) -> None:
         self._tell("spawning", runner, message)
 
     def run_began(self, runner: Runner) -> None:
@@ -115,7 +116,7 @@ class RunObservers:
     def run_over(self, runner: Runner) -> None:
         self._tell("run_over", runner)
 
-    def candidate_spawning(self, candidate: RunSlot, message: dict[str, Any]) -> None:
+    def candidate_spawning(self, candidate: RunSlot, message: SpawnRequest) -> None:
         self._tell("candidate_spawning", candidate, message)
 
     def candidate_began(self, candidate: RunSlot) -> None:

@@ -10,8 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from holdfast.engine.runner.declaration import Declaration, Overrides, recording, spawn_message
-from holdfast.engine.runner.environment import Environment, Reply
+from holdfast.engine.runner.declaration import (
+    Declaration,
+    Overrides,
+    log_settings,
+    spawn_message,
+    stop_settings,
+)
+from holdfast.engine.runner.environment import Environment
 from holdfast.engine.runner.live_run import LiveRun
 from holdfast.rules import health
 from holdfast.rules.health import Condition
@@ -20,6 +26,17 @@ from holdfast.vocabulary.specs.workflows import RecoverySpec
 
 if TYPE_CHECKING:
     from holdfast.engine.runner.runner import Runner
+    from holdfast.keeper.protocol.messages import (
+        AdjustRequest,
+        EndRequest,
+        PauseRequest,
+        RefusalFacts,
+        Reply,
+        ResumeRequest,
+        SignalRequest,
+        SpawnReply,
+        SpawnRequest,
+    )
 
 
 class RunSlot:
@@ -79,20 +96,20 @@ class RunSlot:
 
     # Asking the keeper
 
-    def spawn_message(self) -> dict[str, Any]:
+    def spawn_message(self) -> SpawnRequest:
         """The request to start it, to which observers may add."""
         run = self.run
         return spawn_message(self.declaration, self.overrides, run.run_id, run.number)
 
     def spawn(
         self,
-        message: dict[str, Any],
+        message: SpawnRequest,
         on_started: Callable[[], None],
-        on_refused: Callable[[dict[str, Any]], None],
+        on_refused: Callable[[RefusalFacts], None],
     ) -> None:
         """Ask for its process; `on_refused` gets the keeper's error."""
 
-        def on_reply(reply: Reply) -> None:
+        def on_reply(reply: SpawnReply) -> None:
             if self.is_over:
                 return
             if not reply.get("ok"):
@@ -114,20 +131,37 @@ class RunSlot:
 
     def adjust(self, spec: ServiceSpec) -> None:
         """Let what a declaration says about recording and stopping apply to it."""
-        self._request("adjust", recording(spec), lambda reply: None)
+        message: AdjustRequest = {
+            "do": "adjust",
+            "run_id": self.run.run_id,
+            "log": log_settings(spec),
+            "stop": stop_settings(spec),
+        }
+        self._environment.keeper.request(message, lambda reply: None)
 
-    def freeze(self, word: str, then: Callable[[Reply], None]) -> None:
-        """`pause` or `resume` it."""
-        self._request(word, {}, then)
+    def pause(self, then: Callable[[Reply], None]) -> None:
+        """Freeze its processes."""
+        message: PauseRequest = {"do": "pause", "run_id": self.run.run_id}
+        self._environment.keeper.request(message, then)
+
+    def resume(self, then: Callable[[Reply], None]) -> None:
+        """Let its processes go on."""
+        message: ResumeRequest = {"do": "resume", "run_id": self.run.run_id}
+        self._environment.keeper.request(message, then)
 
     def signal(self, number: int) -> None:
         """Send a signal to its main process."""
-        self._request("signal", {"signal": number, "to": "main"}, lambda reply: None)
+        run_id = self.run.run_id
+        message: SignalRequest = {"do": "signal", "run_id": run_id, "signal": number, "to": "main"}
+        self._environment.keeper.request(message, lambda reply: None)
 
     def end(self, grace: float | None) -> None:
         """Ask for its end; without a grace, the one of its declaration."""
         self.is_end_asked = True
-        self._request("end", {} if grace is None else {"grace": grace}, self._on_end_reply)
+        message: EndRequest = {"do": "end", "run_id": self.run.run_id}
+        if grace is not None:
+            message["grace"] = grace
+        self._environment.keeper.request(message, self._on_end_reply)
 
     def _on_end_reply(self, reply: Reply) -> None:
         if reply.get("ok") or self.is_over or self.run.pid is None:
@@ -135,10 +169,6 @@ class RunSlot:
         # The keeper no longer has it: its exit notice came before this reply, or never will.
         self.is_end_asked = False
         self.runner.on_lost(self)
-
-    def _request(self, word: str, fields: dict[str, Any], then: Callable[[Reply], None]) -> None:
-        message = {"do": word, "run_id": self.run.run_id, **fields}
-        self._environment.keeper.request(message, then)
 
     # What monitors find in a candidate
 

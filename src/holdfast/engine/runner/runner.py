@@ -26,7 +26,7 @@ from holdfast.adapters.run_ids import new_run_id
 from holdfast.adapters.store.state_tables import ServiceRecord
 from holdfast.engine.runner import exits, views
 from holdfast.engine.runner.declaration import Declaration, Overrides
-from holdfast.engine.runner.environment import Environment, Reply
+from holdfast.engine.runner.environment import Environment
 from holdfast.engine.runner.facts import Facts
 from holdfast.engine.runner.live_run import LastExit, LiveRun
 from holdfast.engine.runner.memory import Memory
@@ -54,9 +54,16 @@ from holdfast.vocabulary.specs.workflows import RecoverySpec
 from holdfast.vocabulary.states import ALIVE, Desired, ErrorType, State
 
 if TYPE_CHECKING:
-    from holdfast.keeper.protocol.messages import ExitFacts, RunFacts
+    from holdfast.keeper.protocol.messages import (
+        EndedNotice,
+        EndedProcess,
+        ExitFacts,
+        RefusalFacts,
+        Reply,
+        RunFacts,
+    )
 
-Report = list[dict[str, Any]]
+Report = Sequence["EndedProcess"]
 """How each process of a tree ended, as the keeper tells it."""
 _START_UNDER_WAY = (TimerName.START, TimerName.BACK_OFF)
 _CANDIDATE = (TimerName.CANDIDATE_START, TimerName.CANDIDATE_READY)
@@ -168,12 +175,14 @@ class Runner:
         return future
 
     def pause(self) -> asyncio.Future[Outcome]:
-        return self._freeze(Cause.PAUSE, "pause", "paused", "already_paused")
+        """Freeze its processes."""
+        return self._freeze(Cause.PAUSE, "paused", "already_paused")
 
     def resume(self) -> asyncio.Future[Outcome]:
-        return self._freeze(Cause.RESUME, "resume", "resumed", "not_paused")
+        """Let frozen processes go on."""
+        return self._freeze(Cause.RESUME, "resumed", "not_paused")
 
-    def _freeze(self, cause: Cause, word: str, done: str, nothing: str) -> asyncio.Future[Outcome]:
+    def _freeze(self, cause: Cause, done: str, nothing: str) -> asyncio.Future[Outcome]:
         if next_state(self.state, cause) is None:
             return self._waiters.at_once(self.outcome(nothing))
         self.live_run_id()
@@ -191,8 +200,16 @@ class Runner:
             if not future.done():
                 future.set_result(outcome)
 
-        slot.freeze(word, on_reply)
+        if cause is Cause.PAUSE:
+            slot.pause(on_reply)
+        else:
+            slot.resume(on_reply)
         return future
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the main process of its run."""
+        if self._current is not None:
+            self._current.signal(number)
 
     def declare(self, declaration: Declaration) -> bool:
         """Take a declaration and apply to the live run what can be applied at once. The rest
@@ -456,7 +473,7 @@ class Runner:
             self._await_stay(slot, self.declaration.spec.start_seconds)
         self._environment.observers.run_began(self)
 
-    def _on_spawn_refused(self, error: dict[str, Any]) -> None:
+    def _on_spawn_refused(self, error: RefusalFacts) -> None:
         message = str(error.get("message") or "the keeper could not start it")
         self._vacate()
         self._change(last_exit=LastExit())
@@ -524,7 +541,7 @@ class Runner:
             self._vacate()
         self._conclude(ending, None)
 
-    def on_ended(self, notice: dict[str, Any]) -> None:
+    def on_ended(self, notice: EndedNotice) -> None:
         """The last process of a run is gone, or it could not be killed."""
         run_id, report = notice["run_id"], notice.get("report") or []
         if self.beside is not None and self.beside.run.run_id == run_id:
@@ -716,7 +733,7 @@ class Runner:
         )
         self._environment.observers.candidate_began(candidate)
 
-    def _on_candidate_refused(self, candidate: RunSlot, error: dict[str, Any]) -> None:
+    def _on_candidate_refused(self, candidate: RunSlot, error: RefusalFacts) -> None:
         why = str(error.get("message") or "the keeper could not start it")
         self._candidate_failure = f"the new run failed: {why}"
         self._beside_gone(candidate)
@@ -826,7 +843,7 @@ class Runner:
         if run.is_empty and not slot.is_end_asked:
             self._beside_gone(slot)
 
-    def _on_ended_beside(self, slot: RunSlot, notice: dict[str, Any], report: Report) -> None:
+    def _on_ended_beside(self, slot: RunSlot, notice: EndedNotice, report: Report) -> None:
         seconds = notice.get("seconds")
         self._event_of(slot.run, Kind.TREE_ENDED, report=report, seconds=seconds)
         if notice.get("empty", True):

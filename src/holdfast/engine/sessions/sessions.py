@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Container, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -34,6 +34,9 @@ from holdfast.vocabulary.errors import (
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.sessions import ClosedSession, Fate, Owner
 from holdfast.vocabulary.specs.policies import RateLimit
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import LeaseRequest
 
 MOST_SESSIONS = 200
 MOST_OF_ONE = 50
@@ -371,7 +374,12 @@ class Sessions:
         known = (self._runs.get(run.run_id) or {}).get("lease") or {}
         if seconds is None and known.get("seconds") is None:
             return
-        message = {"do": "lease", "run_id": run.run_id, "seconds": seconds, "kind": "session"}
+        message: LeaseRequest = {
+            "do": "lease",
+            "run_id": run.run_id,
+            "seconds": seconds,
+            "kind": "session",
+        }
         self._environment.keeper.request(message, lambda reply: None)
 
     def _save(self) -> None:
