@@ -63,9 +63,8 @@ def test_a_recovered_keeper_keeps_its_oom_score_to_itself() -> None:
     """What a recovered keeper starts has the score that the first keeper was born with."""
     with Installed() as hold:
         # Who may not go below zero can still be born high, and lower itself to the middle.
-        for name in ("system/processes.py", "adapters/processes.py"):
-            path = hold.site / "holdfast" / name
-            path.write_text(path.read_text().replace("_OOM_SCORE = -900", "_OOM_SCORE = 500"))
+        path = hold.site / "holdfast" / "system" / "own_process.py"
+        path.write_text(path.read_text().replace("_OOM_SCORE = -900", "_OOM_SCORE = 500"))
         hold.services(web=["sh", "-c", "cat /proc/self/oom_score_adj; sleep 300"])
         born = ["sh", "-c", 'echo 1000 >/proc/self/oom_score_adj; exec "$@"', "sh"]
         subprocess.run([*born, *hold.command("up", "-d")], cwd=hold.project, env=hold.environ)
