@@ -1,10 +1,10 @@
 """Processes that outlived both keeper and supervisor: recognised, then adopted or stopped.
 
-The keeper checks their identity: the recorded pid, start time and boot decide. Only where one
-of these was not recorded, `HOLDFAST_RUN_ID` in the environment must agree, because a program
-may overwrite its environment. A process that fails the check is never touched. Where it stays
-open whether a process is an earlier run of a service, that service is in doubt, and nothing is
-started beside the process. How a run ended meanwhile is said to be unknown.
+The keeper checks their identity by the recorded pid, start time and boot. Only where one of these
+was not recorded, `HOLDFAST_RUN_ID` in the environment must agree, because a program may overwrite
+its environment. A process that fails the check is never touched. If it cannot be decided whether
+a process is an earlier run of a service, that service is in doubt, and nothing is started beside
+the process. If a run ended meanwhile, its exit is recorded as unknown.
 """
 
 from __future__ import annotations
@@ -35,49 +35,50 @@ _WHY = "it ended while neither keeper nor supervisor was there"
 
 
 class Survivors:
-    """Settles runs that the database calls open and the keeper does not have."""
+    """Settles runs that are open in the database and that the keeper does not have."""
 
     def __init__(self, roster: Roster, link: KeeperLink) -> None:
         self._roster = roster
         self._link = link
         self._has_looked = False
-        self._strangers: set[str] = set()
+        self._undeclared: set[str] = set()
         self._strays: asyncio.Future[StraysReply] | None = None
         self._doubts: dict[str, str] = {}
 
     def look_ahead(self) -> None:
-        """Ask for strays before anybody needs to know: the keeper takes a while to look."""
+        """Ask for strays before they are needed, because the keeper takes a while to look."""
         self._strays = asyncio.ensure_future(self._link.ask({"do": "strays"}))
 
     async def settle(self, services: list[str]) -> list[str]:
-        """Adopt, stop or close what is open of these services; answers who was adopted."""
+        """Adopt, stop or close the open runs of these services. Returns the adopted services."""
         if self._doubts:
             # The processes in question may have ended since.
             self._has_looked, self._strays, self._doubts = False, None, {}
         await self._look_for_strays()
         adopted = set()
         for name in services:
-            for run in sorted(self._roster.open_runs.pop(name, []), key=lambda it: -it.number):
+            for run in sorted(self._roster.open_runs.pop(name, []), key=lambda run: -run.number):
                 if await self._settle(name, run):
                     adopted.add(name)
-            if name in self._strangers:
-                self._strangers.discard(name)
+            if name in self._undeclared:
+                self._undeclared.discard(name)
                 await self._settle_declared(self._roster.runners[name])
             self._roster.runners[name].set_doubt(self._doubts.get(name))
         return sorted(adopted)
 
     def dismiss_doubts(self, services: list[str]) -> None:
-        """A person has decided: these may be started."""
+        """A person has decided that these services may be started."""
         for name in services:
             if (runner := self._roster.runners.get(name)) is not None:
                 runner.set_doubt(None)
 
     async def settle_strangers(self) -> list[str]:
-        """Survivors that nobody declares, or not yet, stay visible, and can be stopped."""
+        """Adopt survivors of services that are not declared, or not yet, so that they are visible
+        and can be stopped."""
         await self._look_for_strays()
         adopted = []
         for name in [name for name in self._roster.open_runs if name not in self._roster.runners]:
-            for run in sorted(self._roster.open_runs.pop(name), key=lambda it: -it.number):
+            for run in sorted(self._roster.open_runs.pop(name), key=lambda run: -run.number):
                 answer = await self._adopt(run, spec := undeclared(name))
                 if answer is None and name in self._doubts:
                     continue
@@ -87,19 +88,20 @@ class Survivors:
                 if name not in self._roster.runners:
                     self._roster.declare(Declaration(spec))
                 if await self._take(self._roster.runners[name], run, answer):
-                    self._strangers.add(name)
+                    self._undeclared.add(name)
                     adopted.append(name)
         return adopted
 
     async def end(self, run: OpenRun) -> bool:
-        """End what is left of a run of our own; says whether it lived."""
+        """End what is left of a run of our own. Returns whether it lived."""
         if await self._adopt(run, undeclared(run.service)) is None:
             return False
         await self._link.ask({"do": "end", "run_id": run.run_id, "grace": END_SECONDS})
         return True
 
     async def _look_for_strays(self) -> None:
-        """Runs that began just before keeper and supervisor died are not in the database."""
+        """Find runs that are not in the database, because they began just before keeper and
+        supervisor died."""
         if self._has_looked:
             return
         self._has_looked = True
@@ -149,9 +151,9 @@ class Survivors:
         await asyncio.gather(*rest)
 
     def _marked_rest(self, marks: Collection[int]) -> list[Coroutine[Any, Any, None]]:
-        """Ends what lives of a service's last run, known by nothing but the run's mark."""
-        last = {name: it.accounted for name, it in self._roster.records.items()}
-        last |= {name: it.accounted for name, it in self._roster.runners.items()}
+        """End processes of a service's last run that only the mark of the run tells."""
+        last = {name: record.accounted for name, record in self._roster.records.items()}
+        last |= {name: runner.accounted for name, runner in self._roster.runners.items()}
         return [
             self._end_rest({"run_id": run_id, "service": name}, self._spec_of(name))
             for name, run_id in last.items()
@@ -174,7 +176,7 @@ class Survivors:
         return False
 
     def _doubt(self, name: str, processes: list[ProcessName]) -> None:
-        """Start nothing of this service: one of these processes may be an earlier run of it."""
+        """Start nothing of this service, because one of these processes may be a run of it."""
         told = ", ".join(
             f"{it['pid']} ({it['name']})" if it.get("name") else str(it["pid"]) for it in processes
         )
@@ -188,15 +190,15 @@ class Survivors:
         _log.warning("%s: %s", name, self._doubts[name])
 
     async def _settle_declared(self, runner: Runner) -> None:
-        """Now that it is declared: its declaration may want no survivors."""
+        """Stop an adopted survivor if its declaration, which is known now, says so."""
         is_survivor = runner.run is not None and runner.run.adopted
         if is_survivor and runner.declaration.spec.survivors == "stop":
             await runner.stop()
 
     async def _take(self, runner: Runner, run: OpenRun, answer: dict[str, Any]) -> bool:
-        """Make it the run of its service, if that is to be; says whether it goes on."""
+        """Make it the run of its service, or end it. Returns whether it goes on."""
         if runner.run is not None:
-            # A newer instance runs already: there is only one, ever.
+            # A newer run lives already, and a service has only one.
             self._link.request({"do": "end", "run_id": run.run_id}, lambda _: None)
             return False
         spec, by_hand = runner.declaration.spec, runner.stopped_by_hand
@@ -244,7 +246,7 @@ class Survivors:
             return None
 
     async def _end_rest(self, run_facts: dict[str, Any], spec: ServiceSpec) -> None:
-        """End what a run left whose main process is gone: the next one must not meet it."""
+        """End the rest of a run whose main process is gone: the next run must not meet it."""
         try:
             answer = await self._link.ask({"do": "end_rest", **run_facts, **recording(spec)})
         except Failed as error:
@@ -259,7 +261,7 @@ def _is_in(run: OpenRun, strays: list[RunRecord]) -> bool:
 
 
 def unknown_exit(run: OpenRun) -> ExitFacts:
-    """What can be said of a run that ended unseen."""
+    """The exit of a run that ended unseen."""
     return {
         "run_id": run.run_id,
         "service": run.service,
