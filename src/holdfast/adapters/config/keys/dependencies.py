@@ -71,7 +71,7 @@ class Dependencies(Kind):
                 names = list(node.items)
             case Table():
                 edges = [
-                    self.edge(entry, f"{key}.{name}", reading)
+                    self.read_edge(entry, f"{key}.{name}", reading)
                     for name, entry in node.entries.items()
                 ]
                 return tuple(edge for edge in edges if edge is not None)
@@ -85,18 +85,20 @@ class Dependencies(Kind):
                 found.append(DependencyEntry(text, item))
         return tuple({needed.service: needed for needed in found}.values())
 
-    def edge(self, entry: Entry, key: str, reading: Reading) -> DependencyEntry | None:
+    def read_edge(self, entry: Entry, key: str, reading: Reading) -> DependencyEntry | None:
         node: Node = entry.node
         if isinstance(node, Scalar) and node.is_null:
             return DependencyEntry(entry.key.text, entry.key)
         if isinstance(node, Table):
-            return self.full_edge(entry.key, node, key, reading)
+            return self.read_full_edge(entry.key, node, key, reading)
         condition = _CONDITION.read(node, key, reading)
         if condition is None:
             return None
-        return self.checked(DependencyEntry(entry.key.text, entry.key, condition), key, reading)
+        return self.check_pattern(
+            DependencyEntry(entry.key.text, entry.key, condition), key, reading
+        )
 
-    def full_edge(
+    def read_full_edge(
         self, name: Scalar, table: Table, key: str, reading: Reading
     ) -> DependencyEntry | None:
         given: dict[str, Node] = {}
@@ -125,9 +127,9 @@ class Dependencies(Kind):
             if pattern is None:
                 return None
             needed = needed._replace(condition="log", pattern=pattern)
-        return self.checked(needed, key, reading)
+        return self.check_pattern(needed, key, reading)
 
-    def checked(
+    def check_pattern(
         self, needed: DependencyEntry, key: str, reading: Reading
     ) -> DependencyEntry | None:
         if needed.condition == "log" and needed.pattern is None:

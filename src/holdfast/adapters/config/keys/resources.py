@@ -107,15 +107,17 @@ class ResourceLimits(Kind):
                 hint = f'did you mean "{guess}"?' if guess else known
                 reading.note(entry.key, f"{key}.{written}", "unknown limit", hint, written)
                 continue
-            pair = self.pair(name, entry.node, f"{key}.{written}", reading)
+            pair = self.read_pair(name, entry.node, f"{key}.{written}", reading)
             if pair is not None:
                 limits[name] = pair
         return limits
 
-    def pair(self, name: str, node: Node, key: str, reading: Reading) -> tuple[int, int] | None:
+    def read_pair(
+        self, name: str, node: Node, key: str, reading: Reading
+    ) -> tuple[int, int] | None:
         match node:
             case Scalar():
-                value = self.value(name, node, key, reading)
+                value = self.read_value(name, node, key, reading)
                 return None if value is None else (value, value)
             case Listing(items=[soft, hard]):
                 pass
@@ -127,8 +129,8 @@ class ResourceLimits(Kind):
                 hint = "write a number, {soft: …, hard: …} or [soft, hard]"
                 reading.note(node, key, "this is not a limit", hint)
                 return None
-        low = self.value(name, soft, key, reading)
-        high = self.value(name, hard, key, reading)
+        low = self.read_value(name, soft, key, reading)
+        high = self.read_value(name, hard, key, reading)
         if low is None or high is None:
             return None
         if high != UNLIMITED and (low == UNLIMITED or low > high):
@@ -137,7 +139,7 @@ class ResourceLimits(Kind):
             return None
         return low, high
 
-    def value(self, name: str, node: Node, key: str, reading: Reading) -> int | None:
+    def read_value(self, name: str, node: Node, key: str, reading: Reading) -> int | None:
         return LimitValue(name).read(node, key, reading)  # type: ignore[no-any-return]
 
     def hint(self) -> str:

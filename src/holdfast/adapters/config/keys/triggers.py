@@ -77,14 +77,14 @@ class WatchPaths(Kind):
         if not fields.get("paths"):
             reading.note(node, key, "names no files", 'write watch: ["src/**/*.py"]')
             return None
-        fields["paths"] = tuple(self.absolute(text, reading) for text in fields["paths"])
+        fields["paths"] = tuple(self.make_absolute(text, reading) for text in fields["paths"])
         fields["ignore"] = tuple(
-            self.absolute(text, reading) if "/" in text.rstrip("/") else text.rstrip("/")
+            self.make_absolute(text, reading) if "/" in text.rstrip("/") else text.rstrip("/")
             for text in fields.get("ignore", ())
         )
         return WatchSpec(**fields)
 
-    def absolute(self, text: str, reading: Reading) -> str:
+    def make_absolute(self, text: str, reading: Reading) -> str:
         return os.path.normpath(resolve_path(text, reading.folder, reading.environ))
 
     def hint(self) -> str:
@@ -163,10 +163,10 @@ class Schedule(Kind):
 
     def read(self, node: Node, key: str, reading: Reading) -> ScheduleSpec | None:
         if isinstance(node, Scalar):
-            fields = self.fields_of(node, key, reading)
+            fields = self.read_short_form(node, key, reading)
         else:
             values = SCHEDULE.read(node, key, reading)
-            fields = None if values is None else self.checked(values, reading)
+            fields = None if values is None else self.check_keys(values, reading)
         if fields is None:
             return None
         from holdfast.adapters import time_zones
@@ -175,7 +175,7 @@ class Schedule(Kind):
             fields["timezone"] = reading.environ["TZ"]
         return ScheduleSpec(**fields)
 
-    def fields_of(self, node: Scalar, key: str, reading: Reading) -> dict[str, Any] | None:
+    def read_short_form(self, node: Scalar, key: str, reading: Reading) -> dict[str, Any] | None:
         every = _EVERY.fullmatch((reading.expand(node, key) or "").strip())
         if every is None:
             cron = Cron().read(node, key, reading)
@@ -186,9 +186,9 @@ class Schedule(Kind):
             message, _, hint = str(error).partition("; ")
             reading.note(node, key, message, hint, node.text[:200])
             return None
-        return {"every": seconds} if self.is_long(seconds, node, key, reading) else None
+        return {"every": seconds} if self.check_length(seconds, node, key, reading) else None
 
-    def checked(self, values: Values, reading: Reading) -> dict[str, Any] | None:
+    def check_keys(self, values: Values, reading: Reading) -> dict[str, Any] | None:
         if values.refused:
             return None
         if ("cron" in values) == ("every" in values):
@@ -197,11 +197,11 @@ class Schedule(Kind):
             reading.note(values.node, values.path, message, hint)
             return None
         where, path = values.at("every"), values.path_of("every")
-        if "every" in values and not self.is_long(values["every"], where, path, reading):
+        if "every" in values and not self.check_length(values["every"], where, path, reading):
             return None
         return dict(values)
 
-    def is_long(self, seconds: float, node: Node, key: str, reading: Reading) -> bool:
+    def check_length(self, seconds: float, node: Node, key: str, reading: Reading) -> bool:
         if seconds < SHORTEST_SECONDS:
             reading.note(node, key, "is too short an interval", "write 1s or more")
         return seconds >= SHORTEST_SECONDS
