@@ -26,7 +26,6 @@ def preload() -> None:
     from holdfast.adapters.ports import holders  # noqa: F401
     from holdfast.adapters.probes import log  # noqa: F401
     from holdfast.adapters.watch import file_watch, inotify  # noqa: F401
-    from holdfast.app.authority import limited_answers  # noqa: F401
     from holdfast.doors import tcp  # noqa: F401
     from holdfast.engine.gate import port_conflicts  # noqa: F401
     from holdfast.rules import plan, schedule  # noqa: F401

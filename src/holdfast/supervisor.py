@@ -21,15 +21,15 @@ from holdfast.adapters.audit_log import AuditLog, Head
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.lockdown_file import LockdownFile
 from holdfast.adapters.ports.registry import PortRegistry
+from holdfast.adapters.reader_threads import ReaderThreads
 from holdfast.adapters.search.matcher import SharedMatcher
 from holdfast.adapters.sessions import SessionStore
 from holdfast.adapters.store.state_store import StateStore
 from holdfast.adapters.tokens import Tokens
 from holdfast.app.application import Application
 from holdfast.app.audit.auditor import Auditor
-from holdfast.app.authority.supervised_peers import SupervisedProcesses
 from holdfast.app.context import Context
-from holdfast.app.idempotency import Repeats
+from holdfast.app.idempotency import Idempotency
 from holdfast.doors.line import LineDoor
 from holdfast.doors.tcp_settings import ConfiguredTcpDoor
 from holdfast.engine import event_log
@@ -68,6 +68,7 @@ from holdfast.engine.survivors import Survivors
 from holdfast.engine.tasks import Tasks
 from holdfast.engine.workflows.recovery import RecoveryCommands
 from holdfast.engine.workflows.workflows import Workflows
+from holdfast.engine.workspace import Workspace
 from holdfast.system.places import project_of, states_root
 from holdfast.vocabulary.events import Event, Kind
 from holdfast.vocabulary.names import GATE_SERVICE
@@ -242,6 +243,15 @@ class Supervisor:
         )
         self._settings.listen(lambda settings: self._anchors.use(settings.audit_anchor))
         self._shutdown = Shutdown(self._roster, self._store, self._link, self._gate)
+        in_thread = ReaderThreads()
+        workspace = Workspace(
+            self._tasks,
+            in_thread,
+            self._link,
+            self._settings,
+            project=self._project,
+            state=self._state,
+        )
         self._context = Context(
             roster=self._roster,
             store=self._store,
@@ -264,7 +274,7 @@ class Supervisor:
             alerting=self._alerting,
             tokens=self._tokens,
             sessions=self._sessions,
-            repeats=Repeats(self._link, self._clock),
+            idempotency=Idempotency(self._link, self._clock),
             port_registry=self._port_leases.registry,
             authority=self._build_authority(),
             audit=audit,
@@ -277,6 +287,8 @@ class Supervisor:
             state=self._state,
             logs=os.path.join(self._state, "logs"),
             started_mono=began,
+            in_thread=in_thread,
+            workspace=workspace,
         )
 
     def _build_authority(self) -> Authority:
@@ -295,7 +307,7 @@ class Supervisor:
     def _build_doors(self) -> None:
         """Build the application and the doors through which commands reach it."""
         context = self._context
-        application = Application(context, SupervisedProcesses(context), context.auditor)
+        application = Application(context, context.auditor)
         application.counters = self._resources.counters
         recheck = application.streams.recheck
         context.tokens.on_revoked = recheck
@@ -351,11 +363,14 @@ class Supervisor:
         self._gate.leave_behind(self._roster.open_runs.pop(GATE_SERVICE, []))
         context.scaling.restore(kept)
         context.sessions.restore(kept)
-        context.repeats.restore(kept)
+        context.idempotency.restore(kept)
         self._tasks.end_leftovers(facts.get("runs") or [])
         self._workflows.restore(kept, facts.get("exits") or [])
         self._alerting.start()
-        self._settling = context.settle_files()
+        if context.workspace.has_pending_changes():
+            from holdfast.app.handlers.files import settle
+
+            self._settling = asyncio.ensure_future(settle(context))
         if context.scaling.unfinished():
             from holdfast.app.handlers.instances import resume_scaling
 
@@ -383,7 +398,8 @@ class Supervisor:
         self._alerting.close()
         self._store.close()
         self._log_events()
-        self._context.close()
+        self._context.in_thread.close()
+        self._context.workspace.close()
         self._resources.close()
         self._file_watches.close()
         self._probe_checks.close()

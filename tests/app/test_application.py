@@ -12,7 +12,6 @@ import pytest
 from holdfast.adapters.audit_log import AuditLog
 from holdfast.app.application import Application
 from holdfast.app.audit.auditor import MOST_REFUSALS, Auditor
-from holdfast.app.authority.supervised_peers import SupervisedProcesses
 from holdfast.system import processes, run_marks
 from holdfast.system.peers import Peer
 from holdfast.system.processes import Process
@@ -80,26 +79,30 @@ def peer() -> Peer:
     return Peer(os.geteuid(), process(os.getpid()))
 
 
+def application_of(desk: Any) -> Application:
+    return Application(desk, Auditor(Records()))
+
+
 def application(runs: dict[str, dict[str, object]], keeper_pid: int = 0) -> Application:
     desk = Desk(Link(runs, keeper_pid))
-    return Application(desk, SupervisedProcesses(desk), Auditor(Records()))
+    return application_of(desk)
 
 
 def test_a_peer_of_ours_is_the_owner() -> None:
     """The user who runs Holdfast needs no token."""
-    assert application({}).who.identify(peer()).role is Role.OWNER
+    assert application({}).identities.identify(peer()).role is Role.OWNER
 
 
 def test_another_user_is_refused() -> None:
     """A different uid that is not root never becomes an actor."""
     with pytest.raises(Refused, match="belongs to another user"):
-        application({}).who.identify(Peer(os.geteuid() + 4242, process(os.getpid())))
+        application({}).identities.identify(Peer(os.geteuid() + 4242, process(os.getpid())))
 
 
 def test_a_descendant_of_a_run_is_an_agent() -> None:
     """Found by its ancestors, even if it cleared its environment; it may look, not change."""
     runs: dict[str, dict[str, object]] = {"run-1": main_of(process(os.getppid()))}
-    actor = application(runs).who.identify(peer())
+    actor = application(runs).identities.identify(peer())
     assert (actor.role, actor.run_id) == (Role.AGENT, "run-1")
     with pytest.raises(Refused, match="may look, not change") as caught:
         application(runs).dispatch(actor, Shutdown())
@@ -109,22 +112,22 @@ def test_a_descendant_of_a_run_is_an_agent() -> None:
 
 def test_who_is_gone_is_an_agent() -> None:
     """A peer that has ended, or is another process by now, may look, not change."""
-    assert application({}).who.identify(Peer(os.geteuid(), None)).role is Role.AGENT
+    assert application({}).identities.identify(Peer(os.geteuid(), None)).role is Role.AGENT
     other = process(os.getpid())
     other.start_time = "1"
-    assert application({}).who.identify(Peer(os.geteuid(), other)).role is Role.AGENT
+    assert application({}).identities.identify(Peer(os.geteuid(), other)).role is Role.AGENT
 
 
 def test_another_user_who_is_gone_is_refused() -> None:
     """Doubt never gives a stranger the right to look."""
     with pytest.raises(Refused, match="belongs to another user"):
-        application({}).who.identify(Peer(os.geteuid() + 4242, None))
+        application({}).identities.identify(Peer(os.geteuid() + 4242, None))
 
 
 def test_a_recycled_pid_is_no_run() -> None:
     """Who has the pid of a run that ended is not taken for it."""
     runs: dict[str, dict[str, object]] = {"run-1": {"pid": os.getppid(), "start_time": "1"}}
-    assert application(runs).who.identify(peer()).role is Role.OWNER
+    assert application(runs).identities.identify(peer()).role is Role.OWNER
 
 
 @pytest.mark.parametrize(("root", "role"), [("", Role.OWNER), ("/holdfast-12ab", Role.AGENT)])
@@ -135,35 +138,32 @@ def test_who_is_in_our_cgroup_is_an_agent(
     desk = Desk(Link({}))
     desk.link.cgroup_root = root or None
     monkeypatch.setattr(processes, "is_in_cgroup", lambda _, asked: asked == "/holdfast-12ab")
-    assert (
-        Application(desk, SupervisedProcesses(desk), Auditor(Records())).who.identify(peer()).role
-        is role
-    )
+    assert application_of(desk).identities.identify(peer()).role is role
 
 
 def test_an_orphan_of_the_keeper_is_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Below the keeper, but not below the supervisor."""
     own = peer()
-    assert application({}, os.getppid()).who.identify(own).role is Role.OWNER
+    assert application({}, os.getppid()).identities.identify(own).role is Role.OWNER
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    assert application({}, os.getppid()).who.identify(own).role is Role.AGENT
+    assert application({}, os.getppid()).identities.identify(own).role is Role.AGENT
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's own")
 def test_what_is_not_above_the_ceiling_is_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that nothing else tells of; with the mark of a run it is of that run."""
     desk, own = Desk(Link({"run-1": {"pid": 1, "start_time": "0"}})), peer()
-    who = Application(desk, SupervisedProcesses(desk), Auditor(Records())).who
+    identities = application_of(desk).identities
     limits = run_marks.mark_of("run-1"), 1 << 61
     monkeypatch.setattr(run_marks, "read", lambda pid: limits)
     desk.link.ceilings = [(1 << 61) - 1]
-    assert who.identify(own).role is Role.OWNER
+    assert identities.identify(own).role is Role.OWNER
     desk.link.ceilings = [(1 << 61) - 1, 1 << 61]
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    actor = who.identify(own)
+    actor = identities.identify(own)
     assert (actor.role, actor.run_id) == (Role.AGENT, "run-1")
     monkeypatch.setattr(run_marks, "read", lambda pid: None)
-    assert who.identify(own).role is Role.AGENT, "what cannot be read"
+    assert identities.identify(own).role is Role.AGENT, "what cannot be read"
 
 
 def test_lineage_begins_with_the_process_itself() -> None:
@@ -187,10 +187,10 @@ def test_a_run_does_not_pass_for_another() -> None:
                 "mine": {"pid": own.pid, "start_time": own.start_time},
                 "other": {"pid": 1, "start_time": "0"},
             }
-            actor = application(runs).who.identify(Peer(os.geteuid(), own))
+            actor = application(runs).identities.identify(Peer(os.geteuid(), own))
             assert (actor.role, actor.run_id) == (Role.AGENT, "mine")
             del runs["mine"]
-            actor = application(runs).who.identify(Peer(os.geteuid(), own))
+            actor = application(runs).identities.identify(Peer(os.geteuid(), own))
             assert (actor.role, actor.run_id) == (Role.AGENT, "other")
         finally:
             child.kill()

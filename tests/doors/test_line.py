@@ -22,7 +22,7 @@ class FakeApplication:
 
     def __init__(self, role: Role = Role.OWNER) -> None:
         self.role = role
-        self.who = self
+        self.identities = self
         self.release = asyncio.Event()
         self.streaming = 0
         self.answered = 0

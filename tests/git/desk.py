@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 
 from holdfast.adapters.files.roots import Roots
 from holdfast.app.context import Context
-from holdfast.app.idempotency import Repeats
+from holdfast.app.idempotency import Idempotency
 from holdfast.app.registry import handler_for
 from holdfast.engine.git.checkpoints import Checkpoints
 from holdfast.engine.git.git import Git
@@ -127,6 +127,7 @@ class Desk:
         )
         self.settings = _Settings(Settings(files=self.spec, git=git or GitSpec()))
         self.files = _Files(Roots(self.spec, str(self.project), self._never), str(self.project))
+        self.workspace = self
         self.authority = _NoPolicies()
         self.tasks = LocalTasks()
         self.logs = str(folder / "logs")
@@ -134,7 +135,9 @@ class Desk:
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
         self.git = Git(self.tasks, self.in_thread, lambda: environ, lambda: self.settings.now.git)
         self.git_status = StatusCache(self.git, self.in_thread)
-        self.repeats = Repeats(cast("Any", None), cast("Any", None))  # no key is ever given here
+        self.idempotency = Idempotency(
+            cast("Any", None), cast("Any", None)
+        )  # no key is ever given here
         self.ripgrep = Ripgrep(self.tasks, self.in_thread, lambda: environ)
         self.checkpoints = Checkpoints(
             self.git, self.in_thread, self.state, lambda: self.files.roots

@@ -15,7 +15,6 @@ import pytest
 
 from holdfast.app.application import Application
 from holdfast.app.audit.auditor import Auditor
-from holdfast.app.authority.supervised_peers import SupervisedProcesses
 from holdfast.vocabulary.actors import Actor, Role, Scopes
 from holdfast.vocabulary.codec import command_from
 from holdfast.vocabulary.command import Door
@@ -78,7 +77,7 @@ class House:
         context.authority = _Authority(_Advanced(*policies) if policies else None)
         context.roster, context.gate, context.link = _Roster(), NoGate(), Link({})
         self.records = Records()
-        self.application = Application(context, SupervisedProcesses(context), Auditor(self.records))
+        self.application = Application(context, Auditor(self.records))
 
     def ask(self, actor: Actor, name: str, **fields: Any) -> str:
         async def story() -> Any:

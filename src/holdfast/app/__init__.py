@@ -1,0 +1,1 @@
+"""The one application service: identifies callers, permits commands, calls handlers."""

@@ -1,9 +1,10 @@
-"""Commands that came with a key: done once, answered as often as they are asked again.
+"""Commands with a key: done once, and answered as often as they are asked again under that key.
 
-That a command was begun is in the keeper's memory before it is done, its answer before it is
-told, so both outlive this process. Where it died in between nobody can know what was done:
-that is said, unless doing it again comes to the same. It does not where the opposite was asked
-since (a `start` after a `stop`): the later request wins. Bounded in number, size and age.
+The keeper's memory knows that a command was begun before it is done, and knows its answer before
+the answer is sent, so both outlive this process. If a supervisor dies in between, nobody can know
+what was done. The next supervisor says so, unless the command is `repeatable`: then it is done
+again. It is not done again if the opposite was asked since (a `stop` after the `start`): the later
+request wins. What is remembered is bounded in number, size and age.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import msgspec
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.keeper_link import log_refusal
 from holdfast.adapters.own_log import logger
-from holdfast.app.authority.approvals import Waiting
+from holdfast.app.authority.approvals import PendingAnswer
 from holdfast.app.registry import Answer
 from holdfast.engine.runner.environment import Clock
 from holdfast.vocabulary.actors import Actor
@@ -34,7 +35,7 @@ from holdfast.vocabulary.errors import (
 from holdfast.vocabulary.readers import reader
 
 MOST_RECENT = 64
-"""Requests that steer services are remembered, so many of the newest."""
+"""How many of the newest requests that start or stop services are remembered."""
 STARTING = frozenset({"up", "start", "run", "restart", "rolling_restart", "resume"})
 STOPPING = frozenset({"stop", "pause", "remove"})
 OPPOSITES: dict[str, frozenset[str]] = {
@@ -45,10 +46,10 @@ OPPOSITES: dict[str, frozenset[str]] = {
     "resume": STOPPING,
     "scale": frozenset({"scale"}),
 }
-"""What is not done again after one of these was asked about the same services."""
+"""A command is not done again if one of these was asked about the same services since."""
 MOST = 256
 MOST_OF_ONE = 64
-"""Of one actor, under way at the same time."""
+"""How many keyed commands of one actor may be under way at the same time."""
 MOST_BYTES = 1024 * 1024
 LONGEST_ANSWER = 128 * 1024
 KEPT_SECONDS = 600.0
@@ -57,7 +58,7 @@ _log = logger("repeats")
 
 
 class Link(Protocol):
-    """The keeper, as far as it is needed here."""
+    """The part of the keeper link that is needed here; tests have another."""
 
     def keep(self, key: str, value: str | None) -> None: ...
 
@@ -66,7 +67,7 @@ class Link(Protocol):
     def flush(self) -> None: ...
 
 
-class Given(msgspec.Struct, kw_only=True):
+class KeyedCommand(msgspec.Struct, kw_only=True):
     """A command that was given under a key."""
 
     command: str
@@ -74,56 +75,56 @@ class Given(msgspec.Struct, kw_only=True):
     at: float
     account: str = ""
     order: int = 0
-    """How many steering requests there had been before it."""
+    """How many steering requests came before it."""
     answer: str | None = None
-    """What was answered, as JSON."""
+    """Its answer as JSON."""
     error: dict[str, Any] | None = None
     is_too_long: bool = False
 
 
-class Steered(msgspec.Struct, kw_only=True, frozen=True):
+class SteeringRequest(msgspec.Struct, kw_only=True, frozen=True):
     """A request that starts or stops services."""
 
     order: int
     command: str
     about: dict[str, int | None] = {}
-    """The names that it was given, of `scale` with their numbers; nothing: all."""
+    """The names in the request, with the numbers of `scale`; empty: all services."""
 
 
-_decode = reader(Given)
-_decode_steered = reader(Steered)
+_decode_keyed = reader(KeyedCommand)
+_decode_steering = reader(SteeringRequest)
 _encode = msgspec.json.Encoder().encode
 
 
-class Repeats:
-    """What was given under which key, and what came of it."""
+class Idempotency:
+    """Remembers the commands that came with keys, and their answers."""
 
     def __init__(self, link: Link, clock: Clock) -> None:
         self._link = link
         self._clock = clock
-        self._given: dict[str, Given] = {}
+        self._keyed: dict[str, KeyedCommand] = {}
         self._work: dict[str, asyncio.Future[Result]] = {}
         self._notices: dict[str, dict[str, Any]] = {}
-        """What those that wait for approval wait for."""
-        self._recent: dict[int, Steered] = {}
+        """What commands wait for that need approval."""
+        self._recent: dict[int, SteeringRequest] = {}
         self._order = 0
 
     def restore(self, kept: Mapping[str, str]) -> None:
         for _, text in keeper_memory.recent.entries(kept):
             try:
-                steered = _decode_steered(text)
+                request = _decode_steering(text)
             except msgspec.MsgspecError as error:
                 _log.warning("an earlier request is not known any more: %s", error)
                 continue
-            self._recent[steered.order % MOST_RECENT] = steered
-            self._order = max(self._order, steered.order)
+            self._recent[request.order % MOST_RECENT] = request
+            self._order = max(self._order, request.order)
         found = []
         for digest, text in keeper_memory.repeat.entries(kept):
             try:
-                found.append((keeper_memory.repeat(digest), _decode(text)))
+                found.append((keeper_memory.repeat(digest), _decode_keyed(text)))
             except msgspec.MsgspecError as error:
                 _log.warning("a command's answer is not known any more: %s", error)
-        self._given = dict(sorted(found, key=lambda one: one[1].at))
+        self._keyed = dict(sorted(found, key=lambda entry: entry[1].at))
 
     def answer(
         self,
@@ -133,17 +134,17 @@ class Repeats:
         do: Callable[[], Answer],
         admit: Callable[[], None] = lambda: None,
     ) -> Answer:
-        """What this command answers: what it did the first time, or else by doing it now. `admit`
-        raises if the caller may not be told the first answer any more."""
+        """Return the first answer if the command was done before, else do it. `admit` raises if the
+        caller may not be told the first answer any more."""
         if not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY:
             raise UsageError("a key is a text", f"of at most {LONGEST_KEY} letters")
         if getattr(command, "follow", False):
             raise UsageError("what is followed cannot have a key", "ask without `follow`")
         name = keeper_memory.repeat(_digest(actor.identity, key))
         self._prune()
-        given, digest = self._given.get(name), _digest(command.name, _encode(command).decode())
+        given, digest = self._keyed.get(name), _digest(command.name, _encode(command).decode())
         if given is None:
-            new = Given(
+            new = KeyedCommand(
                 command=command.name,
                 digest=digest,
                 at=self._now(),
@@ -169,36 +170,36 @@ class Repeats:
         return _again(given)
 
     def note(self, command: Command) -> None:
-        """Remember a request that starts or stops services; it is about to be done."""
+        """Remember a request that starts or stops services, before it is done."""
         if command.name not in STARTING | STOPPING | {"scale"}:
             return
         self._order += 1
-        steered = Steered(order=self._order, command=command.name, about=_about(command))
+        request = SteeringRequest(order=self._order, command=command.name, about=_about(command))
         place = self._order % MOST_RECENT
-        self._recent[place] = steered
-        self._link.keep(keeper_memory.recent(str(place)), _encode(steered).decode())
+        self._recent[place] = request
+        self._link.keep(keeper_memory.recent(str(place)), _encode(request).decode())
 
-    def _opposite_since(self, given: Given, command: Command) -> str | None:
-        """A later request that doing this again would undo."""
-        later = [it for it in self._recent.values() if it.order > given.order]
+    def _opposite_since(self, given: KeyedCommand, command: Command) -> str | None:
+        """Return a later request that doing this again would undo."""
+        later = [request for request in self._recent.values() if request.order > given.order]
         if len(later) < self._order - given.order:
             return "so many others that not all are known"
         about, opposites = _about(command), OPPOSITES.get(command.name, frozenset())
-        for steered in sorted(later, key=lambda it: it.order):
-            is_other = not about or not steered.about or about.keys() & steered.about.keys()
-            if steered.command == command.name and steered.about == about:
-                continue  # itself, or just the same
-            if steered.command in opposites and is_other:
-                return steered.command
+        for request in sorted(later, key=lambda request: request.order):
+            is_other = not about or not request.about or about.keys() & request.about.keys()
+            if request.command == command.name and request.about == about:
+                continue  # this very request, or the same again
+            if request.command in opposites and is_other:
+                return request.command
         return None
 
-    def _do(self, name: str, given: Given, do: Callable[[], Answer]) -> Answer:
-        own = sum(self._given[other].account == given.account for other in self._work)
+    def _do(self, name: str, given: KeyedCommand, do: Callable[[], Answer]) -> Answer:
+        own = sum(self._keyed[other].account == given.account for other in self._work)
         if own >= MOST_OF_ONE or len(self._work) >= MOST:
             most = MOST_OF_ONE if own >= MOST_OF_ONE else MOST
             raise Refused(f"{most} commands with keys are under way", "await some first")
-        self._given.pop(name, None)
-        self._given[name] = given
+        self._keyed.pop(name, None)
+        self._keyed[name] = given
         self._remember(name)
         try:
             answer = do()
@@ -213,14 +214,14 @@ class Repeats:
             return answer
         work = asyncio.ensure_future(answer)
         self._work[name] = work
-        if isinstance(answer, Waiting):
+        if isinstance(answer, PendingAnswer):
             self._notices[name] = answer.notice
 
         def ended(work: asyncio.Future[Result]) -> None:
             self._work.pop(name, None)
             self._notices.pop(name, None)
             if work.cancelled():
-                return  # whether it was done is not known
+                return  # nobody knows whether it was done
             error = work.exception()
             if error is None:
                 self._done(name, given, work.result())
@@ -230,13 +231,13 @@ class Repeats:
         work.add_done_callback(ended)
         return _shared(work, self._notices.get(name))
 
-    def _done(self, name: str, given: Given, result: Result) -> None:
+    def _done(self, name: str, given: KeyedCommand, result: Result) -> None:
         text = _encode(result).decode()
         given.is_too_long = len(text) > LONGEST_ANSWER
         given.answer = "" if given.is_too_long else text
         self._remember(name)
 
-    def _failed(self, name: str, given: Given, error: Exception) -> None:
+    def _failed(self, name: str, given: KeyedCommand, error: Exception) -> None:
         if isinstance(error, NOTHING_DONE):
             self._forget(name)
             return
@@ -245,36 +246,37 @@ class Repeats:
         self._remember(name)
 
     def _remember(self, name: str) -> None:
-        """In the keeper's hands before anything else happens."""
-        self._link.keep(name, _encode(self._given[name]).decode())
+        """Give it to the keeper before anything else happens."""
+        self._link.keep(name, _encode(self._keyed[name]).decode())
         self._link.request({"do": "keep"}, log_refusal)
         self._link.flush()
 
     def _forget(self, name: str) -> None:
-        if self._given.pop(name, None) is not None:
+        if self._keyed.pop(name, None) is not None:
             self._link.keep(name, None)
 
     def _prune(self) -> None:
-        """What is old goes, and what is beyond the bounds; what is under way stays."""
-        for name, given in list(self._given.items()):
-            # A clock that is set back a little makes nobody's command a new one.
+        """Forget what is old or beyond the bounds. What is under way stays."""
+        for name, given in list(self._keyed.items()):
+            # A clock that is set back a little must not make a known command a new one.
             if abs(self._now() - given.at) > KEPT_SECONDS and name not in self._work:
                 self._forget(name)
         while (surplus := self._surplus()) is not None:
             self._forget(surplus)
 
     def _surplus(self) -> str | None:
-        """The oldest of who has most, if there is too much: nobody pushes out another's."""
+        """When full, return the oldest key of the account with the most, so that no account evicts
+        the keys of another."""
         counts: Counter[str] = Counter()
         sizes: Counter[str] = Counter()
-        for given in self._given.values():
+        for given in self._keyed.values():
             counts[given.account] += 1
             sizes[given.account] += len(given.answer or "")
-        is_crowded = len(self._given) >= MOST
+        is_crowded = len(self._keyed) >= MOST
         if not is_crowded and sum(sizes.values()) <= MOST_BYTES:
             return None
         for account, _ in (counts if is_crowded else sizes).most_common():
-            for name, given in self._given.items():
+            for name, given in self._keyed.items():
                 if given.account == account and name not in self._work:
                     return name
         return None
@@ -284,12 +286,12 @@ class Repeats:
 
 
 def _shared(work: asyncio.Future[Result], notice: dict[str, Any] | None) -> Awaitable[Result]:
-    """Of all who ask under the key; who leaves ends nothing."""
+    """Return an answer that all callers with the key share; a caller that leaves ends nothing."""
     answer = asyncio.shield(work)
-    return answer if notice is None else Waiting(answer, notice)
+    return answer if notice is None else PendingAnswer(answer, notice)
 
 
-def _again(given: Given) -> Answer:
+def _again(given: KeyedCommand) -> Answer:
     if given.error is not None:
         error = HoldfastError(
             str(given.error.get("message")),
@@ -308,7 +310,7 @@ def _again(given: Given) -> Answer:
     return future
 
 
-def _unknown(given: Given) -> OutcomeUnknown:
+def _unknown(given: KeyedCommand) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"{given.command} was begun under this key; its outcome is unknown: the supervisor died",
         "look how things are, then ask under a new key",
@@ -316,7 +318,7 @@ def _unknown(given: Given) -> OutcomeUnknown:
     )
 
 
-def _overtaken(given: Given, opposite: str) -> OutcomeUnknown:
+def _overtaken(given: KeyedCommand, opposite: str) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"the supervisor died during this {given.command}; it is not done again, because "
         f"somebody asked for {opposite} since",

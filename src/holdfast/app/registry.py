@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
 """What a command answers: a result at once, one to await, or a stream of items."""
 Handler = Callable[["Context", Any], Any]
-"""Answers one command. Returns an `Answer` or a `Followed`."""
+"""Answers one command. Returns an `Answer` or a `streams.FollowedWork`."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -51,9 +51,17 @@ def handles(kind: type[Command]) -> Callable[[F], F]:
 
 
 def handler_for(command: Command, actor: Actor) -> Handler:
-    """Return the handler of a command, bound to the actor if it wants it."""
+    """Return the handler of a command, bound to the actor if it wants it.
+
+    In a session it makes a checkpoint before it first changes files.
+    """
     function, takes_actor = _ready.get(command.name) or _load(type(command))
-    return partial(function, actor=actor) if takes_actor else function
+    handler = partial(function, actor=actor) if takes_actor else function
+    if command.changes_files and actor.session is not None:
+        from holdfast.app.handlers.git.checkpoints import checkpointed
+
+        return checkpointed(handler, actor.session)
+    return handler
 
 
 def preload() -> None:

@@ -1,9 +1,9 @@
-"""Streams that callers follow, and their end when a caller loses the right to follow them.
+"""Streams of items that callers follow, and their end when a caller loses the right to them.
 
-A stream was permitted when it began. Whenever something changes that permission depends on (a
-lockdown, a token, a session, the settings, the time of day), every open stream is judged again,
-and one that would be refused now ends with that refusal, at once, also while it waits for its
-next item. Nothing is polled: whoever changes such a thing calls `recheck`.
+A stream is permitted when it begins. When something changes that permission depends on (a lockdown,
+a token, a session, the settings, the time of day), every open stream is judged again. A stream that
+would be refused now ends with that refusal at once, even while it waits for its next item. Nothing
+is polled: the code that makes such a change calls `recheck`.
 """
 
 from __future__ import annotations
@@ -14,42 +14,51 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 from weakref import WeakSet
 
+import msgspec
+
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.command import Command
+from holdfast.vocabulary.command import Command, Result
 from holdfast.vocabulary.errors import HoldfastError
 
 Judge = Callable[[Actor, Command], "HoldfastError | None"]
-"""Why a caller may not follow this any more; None: it still may."""
+"""Returns why a caller may not follow this any more; None: it still may."""
 NextTurn = Callable[[list[Actor]], "float | None"]
-"""Seconds until a judgement about one of these may be another by itself; None: never."""
+"""Returns the seconds until the clock may change a decision about one of these; None: never."""
+
+
+class FollowedWork(msgspec.Struct, frozen=True):
+    """Work that is followed item by item. The audit waits for its end, not for the listener."""
+
+    stream: AsyncGenerator[Any, None]
+    end: asyncio.Future[Result]
 
 
 class LiveStream(AsyncGenerator[Any, None]):
-    """A stream of one caller. Whoever passes its items on asks `check` before each."""
+    """A stream of one caller. A door calls `check` before it passes an item on."""
 
     def __init__(
         self,
         actor: Actor,
         command: Command,
         stream: AsyncGenerator[Any, None],
-        leave: Callable[[LiveStream], None],
+        on_close: Callable[[LiveStream], None],
     ) -> None:
         self.actor = actor
         self.command = command
         self._stream = stream
-        self._leave = leave
+        self._on_close = on_close
         self._refusal: HoldfastError | None = None
         self._reader: asyncio.Task[Any] | None = None
         """The task that waits for the next item."""
 
     def refuse(self, error: HoldfastError) -> None:
-        """End it; a reader that waits is woken."""
+        """End it, and wake a reader that waits."""
         self._refusal = error
         if self._reader is not None:
             self._reader.cancel()
 
     def check(self) -> None:
-        """Raises the refusal that has ended it."""
+        """Raise the refusal that has ended it."""
         if self._refusal is not None:
             raise self._refusal
 
@@ -73,7 +82,7 @@ class LiveStream(AsyncGenerator[Any, None]):
         return await self._stream.athrow(*arguments)
 
     async def aclose(self) -> None:
-        self._leave(self)
+        self._on_close(self)
         await self._stream.aclose()
 
 
@@ -83,14 +92,14 @@ class LiveStreams:
     def __init__(self, judge: Judge, next_turn: NextTurn) -> None:
         self._judge = judge
         self._next_turn = next_turn
-        # Weak: a stream that nobody began to read is forgotten with its reader.
+        # Weak: a stream that was never read is forgotten with its reader.
         self._open: WeakSet[LiveStream] = WeakSet()
         self._timer: asyncio.TimerHandle | None = None
         self.turns = 0
         """How often something has changed that permission depends on."""
 
     def open(self, actor: Actor, command: Command, stream: AsyncGenerator[Any, None]) -> LiveStream:
-        live = LiveStream(actor, command, stream, self._left)
+        live = LiveStream(actor, command, stream, self._close)
         self._open.add(live)
         self._arm()
         return live
@@ -107,7 +116,7 @@ class LiveStreams:
         if self._open:
             self._arm()
 
-    def _left(self, live: LiveStream) -> None:
+    def _close(self, live: LiveStream) -> None:
         self._open.discard(live)
         if not self._open and self._timer is not None:
             self._timer.cancel()

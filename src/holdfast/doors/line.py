@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable
 from typing import Any
 
 from holdfast.app.application import Application
-from holdfast.app.authority.approvals import Waiting
+from holdfast.app.authority.approvals import PendingAnswer
 from holdfast.app.registry import Answer
 from holdfast.doors.connection import Connections, LineConnection, public_error
 from holdfast.system.peers import peer_of
@@ -82,7 +82,7 @@ class UnixConnection(LineConnection):
         super().connection_made(transport)
         try:
             peer = peer_of(transport.get_extra_info("socket"))
-            self._actor = self._application.who.identify(peer)
+            self._actor = self._application.identities.identify(peer)
         except (HoldfastError, OSError) as error:
             known = error if isinstance(error, HoldfastError) else Refused(f"who asks? {error}")
             self._turn_away(known)
@@ -127,7 +127,11 @@ class UnixConnection(LineConnection):
             if request_id in self._tasks:
                 raise UsageError(f"request {request_id} is still open", "give each its own id")
             caller, once = frame.pop("caller", None), frame.pop("key", None)
-            actor = self._actor if caller is None else self._application.who.identify_caller(caller)
+            actor = (
+                self._actor
+                if caller is None
+                else self._application.identities.identify_caller(caller)
+            )
             answer = self._application.dispatch(actor, codec.command_from(name, frame), once)
         except Exception as error:  # noqa: BLE001 - the border of the door
             self._write(codec.failure(request_id, public_error(error)))
@@ -136,7 +140,7 @@ class UnixConnection(LineConnection):
             self._write(codec.answer(request_id, answer))
             return
         wants_notice = caller is None or caller.get("door") == Door.MCP.value
-        if wants_notice and isinstance(answer, Waiting):
+        if wants_notice and isinstance(answer, PendingAnswer):
             self._write(codec.notice(request_id, answer.notice))
         key = object() if request_id is None else request_id
         serving = self._serve(key, request_id, answer, caller)
@@ -147,7 +151,7 @@ class UnixConnection(LineConnection):
     ) -> None:
         def check() -> None:
             if caller is not None:
-                self._application.who.identify_caller(caller)  # it may have been revoked
+                self._application.identities.identify_caller(caller)  # it may have been revoked
 
         try:
             if isinstance(answer, Awaitable):

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from holdfast.app.application import Application
-from holdfast.app.authority.approvals import Waiting
+from holdfast.app.authority.approvals import PendingAnswer
 from holdfast.app.registry import Answer
 from holdfast.doors import tcp_answers, tcp_requests
 from holdfast.doors.connection import Connections, LineConnection, public_error
@@ -98,8 +98,8 @@ class TcpConnection(LineConnection):
         if len(self._connections) > MOST_CONNECTIONS and not self._make_room():
             return
         peer = transport.get_extra_info("peername")
-        if self._application.who.open_status and is_loopback(peer[0] if peer else ""):
-            self._actor = self._application.who.visitor(Door.TCP)
+        if self._application.identities.open_status and is_loopback(peer[0] if peer else ""):
+            self._actor = self._application.identities.visitor(Door.TCP)
         loop = asyncio.get_running_loop()
         self._silence = loop.call_later(SILENT_SECONDS, self._on_silence)
 
@@ -158,7 +158,9 @@ class TcpConnection(LineConnection):
     def _take(self, line: bytes) -> None:
         is_new, self._is_new = self._is_new, False
         if is_new and tcp_requests.is_http(line):
-            self._application.who.refuse_stranger(Door.TCP, "HTTP", "this door speaks no HTTP")
+            self._application.identities.refuse_stranger(
+                Door.TCP, "HTTP", "this door speaks no HTTP"
+            )
             head = f"HTTP/1.1 400 Bad Request\r\nContent-Length: {len(_NO_HTTP)}\r\n"
             self._write(head.encode() + b"Connection: close\r\n\r\n" + _NO_HTTP)
             self.hang_up()
@@ -217,7 +219,7 @@ class TcpConnection(LineConnection):
             return self._actor
         try:
             # Every time, because a token may be revoked or expire while the connection is open.
-            actor = self._application.who.identify_token(token, Door.TCP)
+            actor = self._application.identities.identify_token(token, Door.TCP)
         except Refused:
             self._wrong_tokens += 1
             raise
@@ -234,12 +236,12 @@ class TcpConnection(LineConnection):
     async def _answer(self, request: Request, actor: Actor) -> None:
         if actor is _VISITOR:
             hint = "send a line `token TEXT` first; `holdfast token create NAME` makes one"
-            self._application.who.refuse_stranger(Door.TCP, request.name)
+            self._application.identities.refuse_stranger(Door.TCP, request.name)
             raise Unauthorized("a token is needed", hint)
         key = request.fields.pop("key", None)
         command = codec.command_from(request.name, request.fields)
         answer: Answer = self._application.dispatch(actor, command, key)
-        if isinstance(answer, Waiting):
+        if isinstance(answer, PendingAnswer):
             if not request.is_json:
                 self._write(answer.notice["message"].encode() + b"\n")
             answer = await answer  # after an approval this may be a stream

@@ -1,4 +1,4 @@
-"""Who asks: an actor has a role. What a role may do is decided in `rules.authority.permissions`."""
+"""Actors, the callers of commands. `rules.authority.permissions` decides what a role may do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.vocabulary.command import Door
 
 
 class Role(str, Enum):
-    """What an actor is to this Holdfast."""
+    """The relation of an actor to this Holdfast."""
 
     OWNER = "owner"
     ADMIN = "admin"
@@ -25,7 +25,7 @@ TOKEN_ROLES = (Role.VIEWER, Role.OPERATOR, Role.ADMIN, Role.AGENT)
 
 
 class Scopes(msgspec.Struct, frozen=True, kw_only=True):
-    """What a token is limited to; nothing said is no limit. A role is never widened by it."""
+    """The limits of a token; None is no limit. Scopes never widen a role."""
 
     commands: tuple[str, ...] | None = None
     services: tuple[str, ...] | None = None
@@ -42,31 +42,31 @@ class Target(msgspec.Struct, frozen=True):
     name: str
     tags: tuple[str, ...] = ()
     asked: str = ""
-    """The name that was used for it; a group or a tag stands for several."""
+    """The name in the request; a group or a tag stands for several services."""
 
 
 class Actor(msgspec.Struct, frozen=True):
-    """Who asks, and through which door."""
+    """A caller of commands, and the door that it uses."""
 
     role: Role
     name: str
     run_id: str | None = None
-    """The supervised run that it is, or belongs to."""
+    """The supervised run that it belongs to."""
     door: Door = Door.CLI
     scopes: Scopes = UNLIMITED
     session: str | None = None
     behind: Actor | None = None
-    """Who opened its session: what that one may not do, it may not either."""
+    """The actor that opened its session, whose rights it never exceeds."""
     token: str | None = None
-    """The id of the token that it showed."""
+    """The id of its token."""
     call: str | None = None
-    """The tool call that it asks through, as its client names it."""
+    """The tool call of the request, as the client names it."""
     origin: str | None = None
-    """The id of the token that its own was made with, or that one with, and so on."""
+    """The id of the first token in the chain of tokens that its own was made with."""
 
     @property
     def identity(self) -> str:
-        """Who it is, the same over all its connections."""
+        """A name that is the same over all its connections."""
         if self.session is not None:
             return self.session
         if self.run_id is not None:
@@ -78,6 +78,6 @@ class Actor(msgspec.Struct, frozen=True):
 
     @property
     def account(self) -> str:
-        """Whose share of something bounded it uses: all sessions of an opener have one."""
+        """The account whose share of bounded things it uses; all sessions of an opener have one."""
         opener = self.behind or self
         return self.run_id or opener.token or opener.identity

@@ -1,11 +1,11 @@
-"""What an address of the network means. Names are not looked up."""
+"""Meaning of network addresses. Names are not looked up."""
 
 from __future__ import annotations
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can be meant: `localhost`, 127.0.0.0/8, `::1`, and those as an
-    IPv6 socket shows them. A name that merely looks like it is somebody else's."""
+    """Return whether a host can only be this machine: `localhost`, 127.0.0.0/8, `::1`, and their
+    forms on an IPv6 socket. A name that merely looks like one of them may be another machine."""
     host = host.strip("[]").lower()
     if host in ("localhost", "127.0.0.1", "::1"):
         return True

@@ -16,11 +16,11 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 def encode(value: Any) -> bytes:
-    """Names of the system may be any bytes: what is not UTF-8 in them is told as U+FFFD."""
+    """Encode a value as JSON. Bytes in names of files that are not UTF-8 become U+FFFD."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
-        # The hook is for what is JSON already.
+        # The hook is for parts that are JSON already.
         plain = msgspec.to_builtins(value, enc_hook=msgspec.json.decode)
         return _encoder.encode(_as_text(plain))
 
@@ -37,12 +37,12 @@ def _as_text(value: Any) -> Any:
 
 
 def decode_frame(line: bytes) -> dict[str, Any]:
-    """A request as it came; raises UsageError for what is no JSON object."""
+    """Decode a request; raise UsageError if it is not a JSON object."""
     try:
         return _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         if "surrogate" in str(error):
-            # How a client's system writes what is no text to it: in an argument, a folder's name.
+            # Clients write bytes that are not text so, in an argument or the name of a folder.
             message = "a word of the request is not UTF-8, and cannot be told"
             raise UsageError(message, "name it in UTF-8, or put it into a script") from None
         raise UsageError(
@@ -52,14 +52,14 @@ def decode_frame(line: bytes) -> dict[str, Any]:
 
 
 def id_from(value: object) -> int | str | None:
-    """The id of a request; raises UsageError for what cannot be one."""
+    """Return the id of a request; raise UsageError if it cannot be one."""
     if value is None or isinstance(value, int | str):
         return value
     raise UsageError("an id is a number or a string", '{"id": 1, "command": "status"}')
 
 
 def command_from(name: object, fields: dict[str, Any]) -> Command:
-    """The typed command; raises UsageError that says what is wrong and what is known."""
+    """Return the typed command; raise UsageError that says what is wrong and which names exist."""
     if not isinstance(name, str):
         raise UsageError("which command?", '{"id": 1, "command": "status"}')
     kind = COMMANDS.get(name)
@@ -89,7 +89,7 @@ def failure(request_id: object, error: HoldfastError) -> bytes:
 
 
 def notice(request_id: object, value: Any) -> bytes:
-    """What is said before the answer, to who may have to wait for it."""
+    """Encode a message that is sent before the answer, to a caller who may have to wait."""
     return encode({"id": request_id, "notice": value}) + b"\n"
 
 

@@ -1,8 +1,8 @@
 """Every command by its name: all that can be asked, and the one list that doors are made from.
 
 A command is defined in the module of its subject, and a subject is listed here once. Subjects are
-imported in this order until the wanted command is found, because importing all of them costs a new
-supervisor 25 ms before it can answer. `app.registry.preload` imports the rest right after.
+imported in this order until the wanted command is found, because importing the rest costs a new
+supervisor 6 ms (of 200) before it can answer. `app.registry.preload` imports the rest right after.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""Texts of others on a terminal or in our log: no character of theirs moves the cursor, changes
-colours, begins a line of ours or turns the direction of reading. Standard library only."""
+"""Makes foreign text safe for a terminal and for our log. Standard library only.
+
+No character of it can move the cursor, change colours, begin a line of ours or turn the direction
+of reading.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,17 @@ _COLOURS = frozenset({"\x1b[0m", "\x1b[1m", "\x1b[2m", *(f"\x1b[{n}m" for n in r
 
 
 def printable(text: str) -> str:
-    """On one line: every control character as it is written in programs."""
+    """Return the text on one line, with every control character escaped."""
     return text if text.isprintable() else text.translate(_TABLE)
 
 
 def printable_lines(text: str) -> str:
-    """The same where line ends and tabs are meant."""
+    """Do the same, but keep line ends and tabs."""
     return text if text.isprintable() else text.translate(_LINES)
 
 
 def printable_colours(text: str) -> str:
-    """The same for what we have painted: colours may be in it, and nothing else."""
+    """Do the same for text of ours that may hold colours and no other sequences."""
     if "\x1b" not in text:
         return printable_lines(text)
     first, *rest = text.split("\x1b")
@@ -40,7 +43,7 @@ def printable_colours(text: str) -> str:
 
 
 def json_text(text: str) -> str:
-    """JSON of which a terminal cannot take anything for a control sequence."""
+    """Return JSON that holds no control sequence for a terminal."""
     return text if text.isprintable() else text.translate(_ESCAPES)
 
 

@@ -1,7 +1,7 @@
-"""Readers of JSON in a given shape, made when they are first used.
+"""Readers of JSON of a given type, made when they are first used.
 
-To know a shape as large as a service's takes longer than many modules do to load, and a fresh
-start has nothing to read yet.
+To prepare a type as large as a service's takes longer than loading many modules, and a fresh start
+has nothing to read yet.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import msgspec
 T = TypeVar("T")
 
 
-def reader(shape: type[T]) -> Callable[[bytes | str], T]:
-    """As `msgspec.json.Decoder(shape).decode`, but later."""
+def reader(kind: type[T]) -> Callable[[bytes | str], T]:
+    """Return `msgspec.json.Decoder(kind).decode`, prepared when it is first called."""
     decode: Callable[[bytes | str], T] | None = None
 
     def read(text: bytes | str) -> T:
         nonlocal decode
         if decode is None:
-            decode = msgspec.json.Decoder(shape).decode
+            decode = msgspec.json.Decoder(kind).decode
         return decode(text)
 
     return read

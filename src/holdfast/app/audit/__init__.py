@@ -1,0 +1,1 @@
+"""How commands get on record, and how much of the record each actor may fill."""

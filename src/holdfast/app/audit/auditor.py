@@ -1,8 +1,8 @@
-"""What goes on record of a command: who, through which door, what, why, and how it ended.
+"""Writes records of commands: the actor, the door, the command, the reason and the outcome.
 
-Every change, every refusal and every read of content is recorded, exactly once; what one actor
-does too often to tell each is counted, for nobody may push the rest off the record. How much of the
-record each may fill is in `audit_shares`.
+Every change, every refusal and every read of content is recorded exactly once. What one actor does
+very often is counted instead, so that no actor pushes the rest off the record; `audit.limits` says
+how much each may fill. Values that may be secrets are never recorded.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import msgspec
 
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.audit_log import AuditLog, Head
-from holdfast.app.audit.coalescing import MINUTE_SECONDS, Minute, Minutes
-from holdfast.app.audit.shares import Folds, Later, Shares
+from holdfast.app.audit.limits import MINUTE_SECONDS, Later, Overflows, Quotas, Summaries, Summary
 from holdfast.secrets.redaction import HIDDEN, redact, redact_arguments, redact_value
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.command import Command, Door, Effect, Result
@@ -31,14 +30,15 @@ _encode = msgspec.json.Encoder().encode
 _VARIABLES = frozenset({"environment", "env", "env_vars"})
 _WORDS = frozenset({"argv", "args", "start_args"})
 _LONGEST_TEXT = 500
-_LONGEST_WRITTEN = 200
-"""Of what a stranger wrote."""
-_LONGEST_LOOKED_AT = 8 * 1024
-"""Beyond the longest secret, so that none is cut in two before it is hidden."""
+_LONGEST_BY_STRANGER = 200
+"""The longest text of an unknown caller in a record."""
+_LONGEST_REDACTED = 8 * 1024
+"""Longer than any secret, so that none is cut in two before it is redacted."""
 _MOST_ITEMS = 50
 _MOST_BYTES = 8 * 1024
-"""Of arguments in a record; of one argument in a record that has more."""
+"""The most bytes of arguments in a record."""
 _MOST_OF_ONE = 500
+"""The most bytes of one argument in a record with too many."""
 _FRAME = 220
 """Bytes that number, time and both hashes add to a record."""
 MOST_STRANGERS = 30
@@ -47,14 +47,14 @@ MOST_REFUSALS = 600
 """Refusals of one actor that are recorded in a minute; the rest is counted."""
 MOST_READS = 600
 """Reads of one actor, and requests that change nothing, that are recorded one by one in a minute;
-the rest is told together."""
+the rest is one record."""
 _MOST_ACTORS = 1000
 _UNCHANGED = ("already_running", "already_stopped", "already_paused", "not_paused")
 DIED = "the supervisor died while it was under way"
 
 
-class _Budget:
-    """How many there were within a minute."""
+class _MinuteCount:
+    """Counts what happened within a minute."""
 
     def __init__(self) -> None:
         self._since, self._count = -60.0, 0
@@ -70,16 +70,16 @@ class _Budget:
         return self._count
 
 
-class _Budgets:
-    """One for each account."""
+class _MinuteCounts:
+    """One count for each account."""
 
     def __init__(self) -> None:
-        self._all: dict[str, _Budget] = {}
+        self._all: dict[str, _MinuteCount] = {}
 
-    def of(self, actor: Actor, now: float) -> _Budget:
+    def of(self, actor: Actor, now: float) -> _MinuteCount:
         if actor.account not in self._all and len(self._all) >= _MOST_ACTORS:
-            self._all = {name: one for name, one in self._all.items() if not one.is_over(now)}
-        return self._all.setdefault(actor.account, _Budget())
+            self._all = {name: count for name, count in self._all.items() if not count.is_over(now)}
+        return self._all.setdefault(actor.account, _MinuteCount())
 
 
 class Auditor:
@@ -95,15 +95,15 @@ class Auditor:
         self._log = log
         self._clock = clock
         self._keep = keep
-        """Elsewhere, over our death."""
-        self._minutes = Minutes(self._tell_minute, call_later)
-        self._shares, self._folds = Shares(), Folds(log.record, call_later)
-        self._strangers, self._pages = _Budget(), _Budget()
-        self._refusals, self._reads = _Budgets(), _Budgets()
+        """Keeps a text in the keeper's memory, which outlives this process."""
+        self._summaries = Summaries(self._record_summary, call_later)
+        self._quotas, self._overflows = Quotas(), Overflows(log.record, call_later)
+        self._strangers, self._pages = _MinuteCount(), _MinuteCount()
+        self._refusals, self._reads = _MinuteCounts(), _MinuteCounts()
 
     def is_audited(self, command: Command) -> bool:
         if command.name == "open_output" and getattr(command, "hold", False):
-            return False  # it tells nothing; what it holds was on record when it was opened
+            return False  # it reads nothing; what it holds was recorded when it was opened
         return command.effect is not Effect.READS or command.reads_content
 
     def now(self) -> float:
@@ -112,7 +112,7 @@ class Auditor:
     def refused(
         self, actor: Actor, command: Command, reason: str, outcome: str = "refused"
     ) -> None:
-        """A flood of them must not push the rest off the record, either."""
+        """Record a refusal. A flood of refusals must not push the rest off the record."""
         now = self._clock()
         budget = self._refusals.of(actor, now)
         count = budget.count(now)
@@ -123,16 +123,16 @@ class Auditor:
         if budget.unrecorded:
             more["unrecorded_before"], budget.unrecorded = budget.unrecorded, 0
         if count == MOST_REFUSALS:
-            more["more"] = "counted, not recorded, for a minute"
+            more["more"] = "counted, not recorded, for a summary"
         self._record(actor, command, "refused", reason, outcome, 0.0, True, **more)
 
     def void(self, facts: dict[str, Any], reason: str) -> None:
-        """What an earlier supervisor had under way, by the facts that it left."""
+        """Record that a request of an earlier supervisor was cancelled. It left the `facts`."""
         end = {"decision": "refused", "reason": reason, "outcome": "cancelled", "seconds": 0.0}
         self._log.record({**facts, **end})
 
     def begin(self, actor: Actor, command: Command, reason: str) -> str:
-        """Something lasting is under way: if we die, the next of us puts it on record."""
+        """Note that a change is under way: if we die, the next supervisor records it."""
         request = os.urandom(4).hex()
         end = {"decision": "allowed", "reason": _short(reason), "request": request}
         self._keep(
@@ -142,11 +142,11 @@ class Auditor:
         return request
 
     def restore(self, kept: dict[str, str]) -> None:
-        """What was under way when the last supervisor died, and is not on record yet."""
+        """Record what was under way when the last supervisor died."""
         texts = dict(keeper_memory.audit_under_way.entries(kept))
         if not texts:
             return
-        # The head is kept with the same message as what is over.
+        # The head is kept in the same message as the notes that are over.
         since = Head.parse(kept.get(keeper_memory.AUDIT_HEAD)).seq
         over = {entry.get("request") for entry in self._log.entries(since)}
         for request, text in texts.items():
@@ -156,21 +156,21 @@ class Auditor:
                 self._log.record({**msgspec.json.decode(text), **end})
 
     def close(self) -> None:
-        self._minutes.close()
-        self._folds.close()
+        self._summaries.close()
+        self._overflows.close()
 
     def turned_away(
         self, door: Door, asked: str, reason: str = "", by: str = "somebody unknown"
     ) -> None:
-        """Somebody unknown. A flood of them must not push the rest off the record.
+        """Record that an unknown caller was turned away. A flood of them is not recorded.
 
-        Pages and strange names, of which the gate tells with a reason, are counted apart: they
-        must not hide who tries tokens.
+        Pages of other sites and strange host names, which the gate reports with a reason, are
+        counted apart, so that they cannot hide a caller who tries tokens.
         """
         count = (self._pages if reason else self._strangers).count(self._clock())
         if count > MOST_STRANGERS:
             return
-        more = {"more": "not recorded for a minute"} if count == MOST_STRANGERS else {}
+        more = {"more": "not recorded for a summary"} if count == MOST_STRANGERS else {}
         fields: dict[str, Any] = {
             "actor": _printable(by),
             "role": "stranger",
@@ -185,10 +185,10 @@ class Auditor:
         }
         stranger = Actor(Role.STRANGER, "strangers", door=door)
         size = len(_encode(fields)) + _FRAME
-        if self._shares.admits_account(stranger.account, size, self._clock(), noise=True):
+        if self._quotas.admits_account(stranger.account, size, self._clock(), noise=True):
             self._log.record(fields)
         else:
-            self._folds.add(stranger, "pages" if reason else "tokens", "refused")
+            self._overflows.add(stranger, "pages" if reason else "tokens", "refused")
 
     def done(
         self,
@@ -196,43 +196,43 @@ class Auditor:
         command: Command,
         reason: str,
         began: float,
-        end: Any,
+        end: Result | BaseException,
         request: str | None = None,
     ) -> None:
-        """`end` is what was answered, or the exception that was raised; `request` what `begin`
-        answered."""
+        """Record the end of a command. `end` is the answer or the exception that was raised;
+        `request` is what `begin` returned."""
         outcome, now = _outcome(end), self._clock()
-        if outcome == "ok" and self._minutes.absorbs(actor, command, reason):
+        if outcome == "ok" and self._summaries.absorbs(actor, command, reason):
             self._over(request)
             return
         is_read = command.effect is Effect.READS
         is_idle = not is_read and _changed_nothing(end)
-        if is_idle and self._minutes.repeats(actor, command, outcome):
+        if is_idle and self._summaries.repeats(actor, command, outcome):
             self._over(request)
             return
         more = _facts_of(end) if request is None else {**_facts_of(end), "request": request}
         if is_read or is_idle:
             count = self._reads.of(actor, now).count(now)
             if count > MOST_READS:
-                self._minutes.add(actor, command, reason, outcome)
+                self._summaries.add(actor, command, reason, outcome)
                 self._over(request)
                 return
             if count == MOST_READS:
-                more["more"] = "told together, for a minute"
+                more["more"] = "told together, for a summary"
         else:
-            self._minutes.end_repeats()
+            self._summaries.end_repeats()
         seconds = now - began
         is_noise = is_read or is_idle
         self._record(actor, command, "allowed", reason, outcome, seconds, is_noise, **more)
         if is_idle:
-            self._minutes.expect_repeats(actor, command, reason, outcome)
+            self._summaries.expect_repeats(actor, command, reason, outcome)
         self._over(request)
 
     def _over(self, request: str | None) -> None:
         if request is not None:
             self._keep(keeper_memory.audit_under_way(request), None)
 
-    def _tell_minute(self, over: Minute) -> None:
+    def _record_summary(self, over: Summary) -> None:
         about = (over.actor, over.command, "allowed", over.reason, over.outcome)
         self._record(*about, MINUTE_SECONDS, True, **over.more)
 
@@ -251,13 +251,13 @@ class Auditor:
         facts = self.facts(actor, command)
         fields = {**facts, **end, "seconds": round(seconds, 6), **more}
         size = len(_encode(fields)) + _FRAME
-        if self._shares.admits(actor, command, size, self._clock(), noise=is_noise):
+        if self._quotas.admits(actor, command, size, self._clock(), noise=is_noise):
             self._log.record(fields)
         else:
-            self._folds.add(actor, command.name, outcome, int(more.get("times", 1)))
+            self._overflows.add(actor, command.name, outcome, int(more.get("times", 1)))
 
     def facts(self, actor: Actor, command: Command) -> dict[str, Any]:
-        """What is known before it has ended: who asks what."""
+        """Return what is known before the command has ended: the actor and the arguments."""
         fields: dict[str, Any] = {
             "actor": actor.name,
             "role": actor.role.value,
@@ -276,12 +276,12 @@ class Auditor:
 
 @cache
 def _defaults_of(kind: type[Command]) -> dict[str, Any]:
-    """Asked once a kind: msgspec reads every annotation anew, which takes half a millisecond."""
+    """Cached, because msgspec reads every annotation anew, which takes half a millisecond."""
     return {field.name: field.default for field in msgspec.structs.fields(kind)}
 
 
 def arguments_of(command: Command) -> dict[str, Any]:
-    """The fields that were given, without secrets and without anything long."""
+    """Return the fields that were given, without secrets and without anything long."""
     given: dict[str, Any] = {}
     defaults = _defaults_of(type(command))
     for name, value in msgspec.to_builtins(command, str_keys=True).items():
@@ -301,7 +301,7 @@ def arguments_of(command: Command) -> dict[str, Any]:
 
 
 def _bounded(given: dict[str, Any]) -> dict[str, Any]:
-    """Who asks for something huge must not push the rest off the record."""
+    """Shorten huge arguments, so that they cannot push the rest off the record."""
     if len(_encode(given)) <= _MOST_BYTES:
         return given
     sizes = {name: len(_encode(value)) for name, value in given.items()}
@@ -312,7 +312,7 @@ def _bounded(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_values(value: Any) -> Any:
-    """Variables deep inside an argument are told by their names only."""
+    """Replace variables deep inside an argument by their names."""
     if isinstance(value, dict):
         return {
             key: sorted(item)
@@ -328,10 +328,10 @@ def _without_values(value: Any) -> Any:
 
 
 def _printable(text: str) -> str:
-    """What a stranger wrote, as it may be shown on a terminal: without secrets, and not long."""
-    shown = redact(text[:_LONGEST_LOOKED_AT])
-    cut = shown if len(shown) <= _LONGEST_WRITTEN else shown[:_LONGEST_WRITTEN] + "…"
-    return "".join(it if it.isprintable() else "\ufffd" for it in cut)
+    """Return the text of an unknown caller as a terminal may show it, short and without secrets."""
+    shown = redact(text[:_LONGEST_REDACTED])
+    cut = shown if len(shown) <= _LONGEST_BY_STRANGER else shown[:_LONGEST_BY_STRANGER] + "…"
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in cut)
 
 
 def _short(value: Any) -> Any:
@@ -345,8 +345,8 @@ def _short(value: Any) -> Any:
     return value
 
 
-def _facts_of(end: Any) -> dict[str, Any]:
-    """What an answer itself wants on record: which file, how large, and its etags."""
+def _facts_of(end: Result | BaseException) -> dict[str, Any]:
+    """Return what the answer itself puts on record: which file, how large, and its etags."""
     names = getattr(end, "audited", ()) if isinstance(end, Result) else ()
     facts = {name: _redacted(msgspec.to_builtins(getattr(end, name, None))) for name in names}
     told = {name: _short(value) for name, value in facts.items() if value is not None}
@@ -354,7 +354,7 @@ def _facts_of(end: Any) -> dict[str, Any]:
 
 
 def _redacted(value: Any) -> Any:
-    """Texts without secrets. By their own shape and value only: a path is no name of a secret."""
+    """Redact texts by their form and value only: a path is not the name of a secret."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, list):
@@ -364,13 +364,13 @@ def _redacted(value: Any) -> Any:
     return value
 
 
-def _changed_nothing(end: Any) -> bool:
+def _changed_nothing(end: Result | BaseException) -> bool:
     if isinstance(end, Outcomes):
-        return all(one.outcome in _UNCHANGED for one in end.services.values())
+        return all(outcome.outcome in _UNCHANGED for outcome in end.services.values())
     return isinstance(end, NOTHING_DONE) or (isinstance(end, ReloadResult) and not end.changes)
 
 
-def _outcome(end: Any) -> str:
+def _outcome(end: Result | BaseException) -> str:
     if isinstance(end, HoldfastError):
         return end.code
     if isinstance(end, BaseException):

@@ -1,28 +1,32 @@
-"""A command that waits for approval, from its request to its end.
+"""Commands that wait for approval, from the request to the end.
 
-Who asked must still be there, and must still be allowed to, when it is approved. Whatever its
-end is, the audit has one record of it.
+When a command is approved, its caller must still be there and must still be allowed to ask it. The
+audit has exactly one record of it, whatever its end is.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.app.audit.auditor import Auditor
-from holdfast.app.authority import scoping
+from holdfast.app.authority import service_scopes
+from holdfast.app.registry import Answer
 from holdfast.engine.authority.approvals import PendingApproval
 from holdfast.rules.authority.permissions import Verdict
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.command import Command, Result
 from holdfast.vocabulary.errors import Refused
 
+if TYPE_CHECKING:
+    from holdfast.app.context import Context
+
 HUNG_UP = "who asked did not wait for it"
 
 
-class Waiting(Awaitable[Result]):
-    """The answer, some day; `notice` says at once what it waits for."""
+class PendingAnswer(Awaitable[Result]):
+    """An answer that waits for approval; `notice` says at once what it waits for."""
 
     def __init__(self, task: asyncio.Future[Result], notice: dict[str, Any]) -> None:
         self._task = task
@@ -32,29 +36,29 @@ class Waiting(Awaitable[Result]):
         return self._task.__await__()
 
 
-class Confirmations:
-    """Begins them."""
+class ApprovalRequests:
+    """Asks for approval of commands, and does those that are approved."""
 
     def __init__(
         self,
-        context: Any,
+        context: Context,
         auditor: Auditor,
-        is_still: Callable[[Actor], bool],
+        is_valid: Callable[[Actor], bool],
         judge: Callable[[Actor, Command], tuple[Command, Verdict]],
         refuse: Callable[[Actor, Command, Verdict], Refused],
-        handle: Callable[[Actor, Command, str], Any],
+        handle: Callable[[Actor, Command, str], Answer],
     ) -> None:
         self._context = context
         self._auditor = auditor
-        self._is_still = is_still
+        self._is_valid = is_valid
         self._judge = judge
         self._refuse = refuse
         self._handle = handle
         self._work: set[asyncio.Task[Result]] = set()
 
-    def begin(self, actor: Actor, command: Command, verdict: Verdict) -> Waiting:
+    def begin(self, actor: Actor, command: Command, verdict: Verdict) -> PendingAnswer:
         assert verdict.confirm is not None
-        touched = scoping.touched(self._context.roster, command)
+        touched = service_scopes.all_targets(self._context.roster, command)
         record = self._auditor.facts(actor, command)
         try:
             pending = self._context.authority.approvals.ask(
@@ -67,10 +71,10 @@ class Confirmations:
         task = asyncio.get_running_loop().create_task(self._wait(pending))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
-        return Waiting(task, pending.notice)
+        return PendingAnswer(task, pending.notice)
 
     async def _wait(self, pending: PendingApproval) -> Any:
-        """Its result, or the stream of it."""
+        """Wait for the decision; return the result, or the stream of it."""
         actor, command = pending.actor, pending.command
         try:
             info = await asyncio.shield(pending.decided)
@@ -85,7 +89,7 @@ class Confirmations:
             raise self._refuse(actor, command, Verdict(False, why, "approval", hint))
         # Rights may have been taken back, or a lockdown begun, since it was asked.
         command, verdict = self._judge(actor, command)
-        if not self._is_still(actor):
+        if not self._is_valid(actor):
             verdict = Verdict(False, "its token was taken back, or has expired", "token")
         if not verdict.is_allowed:
             raise self._refuse(actor, command, verdict)

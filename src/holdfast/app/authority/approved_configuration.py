@@ -1,16 +1,16 @@
-"""Which files of the configuration an admin has loaded, and whether others may load them now.
+"""Which files of the configuration an admin has approved, and who may load others.
 
-An admin's `up` or `reload` approves the files as they are then, by their digests. Anybody else
-loads only what an admin has approved: a configuration decides about policies, tokens and programs,
-and files are changed in many ways that no door sees. Kept in the keeper's memory, so that it
-outlives the supervisor; a new supervisor itself reads no configuration.
+An admin's `up` or `reload` approves the files as they are at that moment, by their digests. Every
+other caller may load only approved files: a configuration decides about policies, tokens and
+programs, and files can be changed in many ways that no door sees. The digests are in the keeper's
+memory, so that they outlive the supervisor.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,24 +21,27 @@ from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.command import Permission
 from holdfast.vocabulary.errors import Refused
 
+if TYPE_CHECKING:
+    from holdfast.app.context import Context
+
 MOST_NAMED = 10
 
 
-def approve(context: Any, sources: Mapping[str, str]) -> None:
+def approve(context: Context, sources: Mapping[str, str]) -> None:
     """Remember these files as an admin has loaded them."""
     context.link.keep(keeper_memory.APPROVED_CONFIGURATION, msgspec.json.encode(sources).decode())
 
 
-def check(context: Any, actor: Actor | None, sources: Mapping[str, str]) -> bool:
-    """Whether this caller's load approves the files; raises Refused for a caller who may load only
-    what was approved, and would load something else. None: nobody asks."""
+def check(context: Context, actor: Actor | None, sources: Mapping[str, str]) -> bool:
+    """Return whether loading by this actor approves the files. Raises Refused for an actor who may
+    load only approved files and would load others. None: no actor asks."""
     if actor is not None and Permission.ADMINISTER in GRANTED[actor.role]:
         return True
     text = context.link.kept.get(keeper_memory.APPROVED_CONFIGURATION)
     approved: dict[str, str] = {} if text is None else msgspec.json.decode(text)
     changed = [path for path, digest in sources.items() if approved.get(path) != digest]
     if changed:
-        names = [shown(_told(path, context.project)) for path in changed[:MOST_NAMED]]
+        names = [shown(_relative(path, context.project)) for path in changed[:MOST_NAMED]]
         more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
         raise Refused(
             f"the configuration was changed since an admin loaded it: {', '.join(names)}{more}",
@@ -48,6 +51,6 @@ def check(context: Any, actor: Actor | None, sources: Mapping[str, str]) -> bool
     return False
 
 
-def _told(path: str, project: str) -> str:
+def _relative(path: str, project: str) -> str:
     above = project.rstrip("/") + "/"
     return os.path.relpath(path, project) if path.startswith(above) else path

@@ -1,4 +1,4 @@
-"""Who asks: the peer of a socket, the owner of a token, whom a client speaks for.
+"""Turns credentials into actors: the peer of a socket, a token, a token that a client passes on.
 
 The only place where a credential becomes an actor. What that actor may do is not decided here.
 """
@@ -8,19 +8,22 @@ from __future__ import annotations
 import os
 from hashlib import sha256
 from hmac import compare_digest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from holdfast.adapters.tokens import Token
 from holdfast.app.audit.auditor import Auditor
-from holdfast.app.authority.supervised_peers import Supervised
 from holdfast.rules.authority.permissions import role_of
 from holdfast.rules.sessions import granted
+from holdfast.system import peers
 from holdfast.system.peers import Peer
 from holdfast.vocabulary.actors import Actor, Role, Scopes
 from holdfast.vocabulary.command import Door
 from holdfast.vocabulary.errors import Refused, Unauthorized, UsageError
+
+if TYPE_CHECKING:
+    from holdfast.app.context import Context
 
 _LONGEST_CALL = 200
 _VISITORS = Scopes(commands=("status", "health_check"))
@@ -29,25 +32,38 @@ _VISITORS = Scopes(commands=("status", "health_check"))
 class Identities:
     """Turns credentials into actors."""
 
-    def __init__(self, context: Any, supervised: Supervised, auditor: Auditor) -> None:
+    def __init__(self, context: Context, auditor: Auditor) -> None:
         self._context = context
-        self._supervised = supervised
         self._auditor = auditor
 
     def identify(self, peer: Peer) -> Actor:
-        """The actor at the other end of a Unix socket; raises Refused for another user."""
-        standing = self._supervised.standing_of(peer.process)
+        """Return the actor at the other end of a Unix socket; raise Refused for another user.
+
+        A supervised process gets the rights of its run, never those of the owner.
+        """
+        link = self._context.link
+        mains: dict[str, tuple[Any, Any]] = {
+            run_id: (run.get("pid"), run.get("start_time")) for run_id, run in link.runs.items()
+        }
+        standing = peers.standing_of(
+            peer.process,
+            mains,
+            cgroup_root=link.cgroup_root,
+            keeper_pid=link.keeper_pid,
+            supervisor_pid=os.getpid(),
+            ceilings=link.ceilings,
+        )
         is_supervised, run_id = standing.is_supervised, standing.run_id
         role = role_of(peer_uid=peer.uid, own_uid=os.geteuid(), is_supervised=is_supervised)
         if role is Role.STRANGER:
             raise Refused("this Holdfast belongs to another user", "use one of your own")
         pid = peer.process.pid if peer.process else "unknown"
-        # What only the gate may say is offered to nobody else, and to it no more than to others.
+        # Some commands are for the gate only; it gets no other rights by being the gate.
         door = Door.GATE if self._is_gate(run_id, peer) else Door.CLI
         return Actor(role, f"uid {peer.uid} pid {pid}", run_id, door)
 
     def _is_gate(self, run_id: str | None, peer: Peer) -> bool:
-        """Whether it is the gate's own process: its run id alone, everybody can claim."""
+        """Return whether it is the gate's own process. Any process can claim its run id."""
         if run_id is None or run_id != self._context.gate.run_id or peer.process is None:
             return False
         pid: object = self._context.link.runs.get(run_id, {}).get("pid")
@@ -55,21 +71,25 @@ class Identities:
 
     @property
     def open_status(self) -> bool:
-        """Whether who asks from this machine may see the status without a token."""
+        """Whether a caller on this machine may see the status without a token."""
         door = self._context.settings.now.door
         return door is not None and door.open_status
 
     def visitor(self, door: Door) -> Actor:
-        """Who may see the status and nothing else."""
+        """Return an actor who may see the status and nothing else."""
         return Actor(Role.VIEWER, "visitor", None, door, _VISITORS)
 
     def identify_token(self, text: str, door: Door, call: str | None = None) -> Actor:
-        """The actor who shows this token; raises Refused if it is none."""
+        """Return the actor of a token; raise Unauthorized if it is not valid."""
         spec = self._context.settings.now.door
         if spec is not None and spec.token and compare_digest(text.encode(), spec.token.encode()):
             return _configured(spec.token, door)
         token = self._context.tokens.find(text)
-        actor = self._of_session(text, door, call) if token is None else self._shown(token, door)
+        actor = (
+            self._actor_of_session(text, door, call)
+            if token is None
+            else self._actor_of_token(token, door)
+        )
         if actor is None:
             self.refuse_stranger(door, "token")
             raise Unauthorized(
@@ -78,15 +98,15 @@ class Identities:
             )
         return actor
 
-    def identify_caller(self, caller: Any) -> Actor:
-        """Whom a client speaks for: it passes on the token that it was shown."""
+    def identify_caller(self, caller: object) -> Actor:
+        """Return the actor that a client speaks for, by the token that the client passes on."""
         if not isinstance(caller, dict) or not isinstance(caller.get("token"), str):
             raise UsageError("a caller is an object with a token")
         try:
             door = Door(caller.get("door") or "rest")
         except ValueError:
             raise UsageError(f'no door "{caller["door"]}"') from None
-        # Only narrower: what is offered on this machine alone is not offered to a caller.
+        # A caller gets fewer rights, never more: local commands are not for callers.
         if door in (Door.CLI, Door.GATE):
             raise UsageError("a caller does not come through the local door")
         if not caller["token"]:
@@ -102,19 +122,19 @@ class Identities:
         self.refuse_stranger(door, "token")
         raise Unauthorized(
             "a token is needed",
-            # Not as one would write it: what looks like credentials is hidden on its way out.
+            # Not as a literal header: text that looks like credentials is redacted.
             "send a header `Authorization` of `Bearer` and the token; "
             "`holdfast token create NAME` makes one",
         )
 
-    def _of_session(self, text: str, door: Door, call: str | None) -> Actor | None:
-        """The actor of a session's token, with who opened it: never more than that one may."""
+    def _actor_of_session(self, text: str, door: Door, call: str | None) -> Actor | None:
+        """Return the actor of a session's token. Its rights never exceed those of the opener."""
         session = self._context.sessions.find(text)
         if session is None:
             return None
         stored, behind = session.stored, None
         if stored.token is not None:
-            behind = self._opener(stored.token, door)
+            behind = self._actor_of_id(stored.token, door)
             if behind is None:
                 self._context.sessions.close_those_of({stored.token})
                 return None
@@ -133,38 +153,38 @@ class Identities:
             call,
         )
 
-    def _opener(self, token: str, door: Door) -> Actor | None:
-        """Who opened a session with this token; None if it is not valid any more."""
+    def _actor_of_id(self, token: str, door: Door) -> Actor | None:
+        """Return the actor of a token's id; None if the token is not valid any more."""
         found = self._context.tokens.get(token)
         if found is not None:
-            return self._shown(found, door)
+            return self._actor_of_token(found, door)
         spec = self._context.settings.now.door
         if spec is None or not spec.token:
             return None
         actor = _configured(spec.token, door)
         return actor if actor.token == token else None
 
-    def _shown(self, token: Token, door: Door) -> Actor | None:
-        """Whose token this is; None if the one that it was made with is not valid any more."""
+    def _actor_of_token(self, token: Token, door: Door) -> Actor | None:
+        """Return the actor of a token; None if the token that it was made with is not valid."""
         origin = self._context.tokens.origin_of(token)
-        if origin is not None and self._opener(origin, door) is None:
+        if origin is not None and self._actor_of_id(origin, door) is None:
             return None
         name = f"token {token.name}"
         return Actor(token.role, name, None, door, token.scopes, token=token.id, origin=origin)
 
-    def is_still(self, actor: Actor) -> bool:
-        """Whether who was identified so still is."""
+    def is_valid(self, actor: Actor) -> bool:
+        """Return whether the credentials behind this actor are still valid."""
         if actor.session is not None:
             present = self._context.sessions.present()
             if not any(session.name == actor.session for session in present):
                 return False
-        if actor.behind is not None and not self.is_still(actor.behind):
+        if actor.behind is not None and not self.is_valid(actor.behind):
             return False
-        return actor.token is None or self._opener(actor.token, actor.door) is not None
+        return actor.token is None or self._actor_of_id(actor.token, actor.door) is not None
 
-    def renewed(self, actor: Actor) -> Actor | None:
-        """The same caller with the limits that hold for it now; None: it is not known any more."""
-        if not self.is_still(actor):
+    def refresh(self, actor: Actor) -> Actor | None:
+        """Return the actor with the limits that hold for it now; None if it is not valid."""
+        if not self.is_valid(actor):
             return None
         if actor.session is None:
             return actor
@@ -172,19 +192,19 @@ class Identities:
         return replace(actor, scopes=granted(mcp, is_supervised=is_supervised))
 
     def expires_in(self, actor: Actor) -> float | None:
-        """Seconds until a token behind this caller expires; None: none does."""
-        tokens = [it for it in (actor.token, actor.origin) if it is not None]
+        """Return the seconds until a token behind this actor expires; None: none does."""
+        tokens = [token for token in (actor.token, actor.origin) if token is not None]
         moments = [self._context.tokens.expires_in(token) for token in tokens]
         if actor.behind is not None:
             moments.append(self.expires_in(actor.behind))
         return min((moment for moment in moments if moment is not None), default=None)
 
     def refuse_stranger(self, door: Door, asked: str, reason: str = "") -> None:
-        """Put on record that somebody without a valid token was turned away."""
+        """Put on record that a caller without a valid token was turned away."""
         self._auditor.turned_away(door, asked, reason)
 
 
 def _configured(text: str, door: Door) -> Actor:
-    # A session that it opened is of this text, not of whatever stands there later.
+    # By its digest: a session that it opened ends when the configuration has another token.
     identity = f"configuration {sha256(text.encode()).hexdigest()[:16]}"
     return Actor(Role.ADMIN, "token of the configuration", None, door, token=identity)

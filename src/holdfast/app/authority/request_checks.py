@@ -1,20 +1,19 @@
-"""What every request has to pass beside its actor's own rights: pace, lockdown, policies, filters.
+"""What every request passes besides its actor's rights: rate limit, lockdown, policies, filters.
 
-Gathers what `rules` needs to decide; decides nothing itself. Also who may decide about a request
-that waits for approval.
+Gathers the facts that `rules` needs to decide, and decides nothing itself. Also checks who may
+decide about a request that waits for approval.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.app.audit.auditor import Auditor
-from holdfast.app.authority import file_targets, scoping
+from holdfast.app.authority import path_scopes, service_scopes
 from holdfast.rules.authority import filters, policies, tokens
 from holdfast.rules.authority.path_scopes import PathTarget
 from holdfast.rules.authority.permissions import CALM, Circumstances, Verdict
@@ -25,27 +24,30 @@ from holdfast.vocabulary.command import Command, Door
 from holdfast.vocabulary.errors import HoldfastError, TooManyRequests
 from holdfast.vocabulary.security import CreateToken
 
+if TYPE_CHECKING:
+    from holdfast.app.context import Context
+
 MOST_BUCKETS = 1000
-MOST_TOLD_SECONDS = 60.0
-"""Who asks too often is put on record once in so long."""
+RECORD_INTERVAL_SECONDS = 60.0
+"""A caller who asks too often is put on record once in this time."""
 
 
-class Scrutiny:
-    """Looks at requests, one after the other."""
+class RequestChecks:
+    """Checks requests, one after the other."""
 
     def __init__(
-        self, context: Any, auditor: Auditor, clock: Callable[[], float] = time.monotonic
+        self, context: Context, auditor: Auditor, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._context = context
         self._auditor = auditor
         self._clock = clock
         self._buckets: dict[tuple[str, Door], TokenBucket] = {}
-        self._told: dict[tuple[str, Door], float] = {}
+        self._recorded_at: dict[tuple[str, Door], float] = {}
 
     def admit(self, actor: Actor, command: Command) -> None:
-        """Raises TooManyRequests for who asks too often; never at the owner's own socket."""
-        is_own = actor.door is Door.CLI and actor.role is not Role.AGENT
-        if is_own or actor.door is Door.GATE:
+        """Raise TooManyRequests for a caller who asks too often; never at the owner's socket."""
+        is_owner = actor.door is Door.CLI and actor.role is not Role.AGENT
+        if is_owner or actor.door is Door.GATE:
             return
         limit, now = self._context.settings.now.rate_limit, self._clock()
         key = (actor.identity, actor.door)
@@ -58,8 +60,8 @@ class Scrutiny:
         if not seconds:
             return
         self.count(actor, "rate")
-        if now - self._told.get(key, -MOST_TOLD_SECONDS) >= MOST_TOLD_SECONDS:
-            self._told[key] = now
+        if now - self._recorded_at.get(key, -RECORD_INTERVAL_SECONDS) >= RECORD_INTERVAL_SECONDS:
+            self._recorded_at[key] = now
             why = f"more than {limit.requests_per_second:g} requests a second"
             self._auditor.refused(actor, command, f"{why}; not recorded again for a minute")
         raise TooManyRequests(
@@ -69,7 +71,7 @@ class Scrutiny:
         )
 
     def circumstances(self, command: Command, *, is_approved: bool = False) -> Circumstances:
-        """What holds now, whoever asks."""
+        """Return what holds now for every caller: lockdown and policies."""
         authority = self._context.authority
         lockdown, advanced = authority.lockdown.now, authority.advanced
         found = () if advanced is None else advanced.policies
@@ -77,11 +79,11 @@ class Scrutiny:
             return CALM
         touched: tuple[Target, ...] = ()
         if policies.is_by_service(found):
-            touched = scoping.touched(self._context.roster, command)
+            touched = service_scopes.all_targets(self._context.roster, command)
         return Circumstances(
             lockdown=None if lockdown is None else lockdown.reason,
             policies=found,
-            local=local,
+            local=path_scopes.local_time,
             touched=touched,
             paths=self._paths(command) if policies.is_by_path(found) else (),
             is_approved=is_approved,
@@ -89,21 +91,21 @@ class Scrutiny:
 
     def _paths(self, command: Command) -> tuple[PathTarget, ...]:
         try:
-            return file_targets.targets(self._context, command)
+            return path_scopes.all_targets(self._context, command)
         except HoldfastError:
-            # What cannot be meant will not be done; nobody gets around a policy by it.
+            # The command will fail on this path. Until then no policy may be avoided by it.
             return (PathTarget(self._context.project, "."),)
 
     def is_by_repository(self, actor: Actor, command: Command) -> bool:
-        """Whether it matters which repository a command acts on: for limits or policies by path."""
-        if not file_targets.is_in_repository(command):
+        """Return whether limits or policies depend on the repository that a command acts on."""
+        if not path_scopes.is_in_repository(command):
             return False
         advanced = self._context.authority.advanced
         has_policies = advanced is not None and policies.is_by_path(advanced.policies)
-        return has_policies or file_targets.is_limited(actor)
+        return has_policies or path_scopes.is_limited(actor)
 
-    def more(self, actor: Actor, command: Command, verdict: Verdict) -> Verdict:
-        """What else stands against a request that is allowed so far."""
+    def object_to(self, actor: Actor, command: Command, verdict: Verdict) -> Verdict:
+        """Return the verdict, or a refusal of a request that was allowed so far."""
         if isinstance(command, Approve | Reject):
             return self._may_decide(actor, command, verdict)
         if isinstance(command, CreateToken) and (wider := tokens.why_wider(actor, command)):
@@ -118,7 +120,7 @@ class Scrutiny:
         return Verdict(False, why, "filter", "security.filters of the configuration forbids it")
 
     def count(self, actor: Actor, cause: str) -> None:
-        """A refusal."""
+        """Count a refusal."""
         if (advanced := self._context.authority.advanced) is not None:
             advanced.counters.refused(cause, actor)
 
@@ -126,27 +128,22 @@ class Scrutiny:
         try:
             pending = self._context.authority.approvals.find(command.approval)
         except HoldfastError:
-            return verdict  # whoever answers it says so, on record
+            return verdict  # its handler says that there is no such approval
         why = policies.why_not_approve(actor, pending.actor, pending.info.approvers)
         if why is None:
             return verdict
         return Verdict(False, why, "approval", "ask somebody else to")
 
     def _forget(self, now: float) -> None:
-        """Who has not asked for a while is as good as new."""
+        """Forget callers who have not asked for a while."""
         limit = self._context.settings.now.rate_limit
         self._buckets = {
             key: bucket
             for key, bucket in self._buckets.items()
             if not bucket.is_full(limit.requests_per_second, limit.burst, now)
         }
-        self._told = {
-            key: moment for key, moment in self._told.items() if now - moment < MOST_TOLD_SECONDS
+        self._recorded_at = {
+            key: moment
+            for key, moment in self._recorded_at.items()
+            if now - moment < RECORD_INTERVAL_SECONDS
         }
-
-
-def local(zone: str | None) -> datetime:
-    """What time it is in a zone."""
-    from holdfast.adapters import time_zones
-
-    return datetime.now(time_zones.zone(zone))

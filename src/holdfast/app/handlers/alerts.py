@@ -1,4 +1,4 @@
-"""The handler of `alerts`: what is wrong, what was, and who is told."""
+"""The handler of `alerts`: open alerts, past alerts, and the targets that they are sent to."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def alerts(context: Context, command: Alerts) -> AlertsResult:
 async def _over(
     context: Context, command: Alerts, wanted: set[str] | None, is_open: set[str]
 ) -> list[Alert]:
-    """Those that are over, the newest first."""
+    """Return the alerts that are over, the newest first."""
     limit = max(1, min(command.limit, _MOST))
     services = sorted(wanted) if wanted is not None else []
     await context.store.written(SHORT_SECONDS)

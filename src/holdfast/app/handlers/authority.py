@@ -54,7 +54,7 @@ async def _switch(context: Context, mode: Mode, by: str) -> ModeResult:
     container = context.authority.modes.container
     relaunch = context.authority.modes.switch(mode, by)
     await context.store.written()
-    # Whoever asked is answered, and whoever follows is told, before the line closes.
+    # The caller is answered, and followers get the event, before the line closes.
     asyncio.get_running_loop().call_later(SWITCH_SECONDS, relaunch)
     return container.describe(switching_to=mode, message=BANNER)
 
@@ -84,7 +84,8 @@ async def lockdown(context: Context, command: Lockdown, actor: Actor) -> Lockdow
 
 
 async def _end_sessions(context: Context, why: str) -> list[str]:
-    """What they started meets its fate; one that will not end holds up no other."""
+    """Close all sessions; what they started meets its fate. A session that cannot be closed does
+    not hold up the others."""
     present = context.sessions.present()
     closings = [context.sessions.close(session, why) for session in present]
     for outcome in await asyncio.gather(*closings, return_exceptions=True):
@@ -127,7 +128,7 @@ def _settle(
 
 
 def security_metrics(context: Context) -> dict[str, Any]:
-    """What `metrics` says beside the rest in mode advanced."""
+    """Return what `metrics` adds in mode advanced."""
     authority = context.authority
     if authority.advanced is None:
         return {}

@@ -1,4 +1,4 @@
-"""Handlers of commands between a browser, the gate and whoever lets it in."""
+"""Handlers of commands between a browser, the gate, and the person who lets the browser in."""
 
 from __future__ import annotations
 

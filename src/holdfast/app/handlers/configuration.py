@@ -1,4 +1,4 @@
-"""Handlers of plan and reload: what a changed configuration does, and doing exactly that."""
+"""Handlers of plan and reload: find out what a changed configuration does, and do exactly that."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def reload(context: Context, command: Reload, actor: Actor) -> ReloadResul
 
 
 def use_settings(context: Context, configuration: Configuration) -> None:
-    """Let everything of a configuration beyond its services take effect."""
+    """Apply everything of a configuration except its services."""
     context.settings.apply(configuration.settings)
     context.scaling.settle(configuration.settings.templates)
     own_log.set_level(configuration.log_level)
@@ -102,11 +102,11 @@ def use_settings(context: Context, configuration: Configuration) -> None:
 
 
 async def _load(context: Context, path: str | None) -> tuple[Configuration, Caller]:
-    """The configuration as the last `up` would read it now; raises with all its problems."""
+    """Return the configuration as the last `up` would read it now; raise with all its problems."""
     said = caller.recall(context.link.kept)
     if said is None:
         raise ConfigError("no configuration is in use yet", "`holdfast up` reads one")
-    config = path or context.config
+    config = path or context.workspace.configuration_path
     configuration = await context.in_thread(read_configuration, context, config, said)
     if configuration.declares == "nothing" and not configuration.services:
         _refuse_silence(configuration)
@@ -115,17 +115,18 @@ async def _load(context: Context, path: str | None) -> tuple[Configuration, Call
 
 
 def read_configuration(context: Context, path: str | None, said: Caller) -> Configuration:
-    """Blocks: for a thread."""
+    """Read a configuration. Blocks: call it in a thread."""
     from holdfast.adapters.config import load_instances, load_project
 
     configuration = load_project(path, said.environment, said.settings, cwd=context.project)
-    context.foresee_files(configuration)
+    context.workspace.prepare_roots(configuration)
     load = partial(load_instances, sources=configuration.sources)
     return context.scaling.fitted(configuration, said.environment, load)
 
 
 def check_removes_by_words(context: Context, configuration: Configuration) -> None:
-    """A file that is being written, or could not be, is no wish to remove every service."""
+    """Raise ConfigError for a file without services: it may be half written, and must not remove
+    every service."""
     if configuration.declares != "services" and any(
         runner.declaration.spec.origin == "config" and name not in configuration.services
         for name, runner in context.roster.runners.items()
@@ -191,8 +192,9 @@ def _told(context: Context, made: plans.Plan) -> Steps:
 
 
 def _declare(context: Context, configuration: Configuration, said: Caller, added: set[str]) -> None:
-    """All in one turn: a supervisor that is killed leaves the old or the new, no mixture. What is
-    to be started is wanted from here on: it would never be missed by a later reload."""
+    """Declare all services in one turn of the loop, so that a killed supervisor leaves the old or
+    the new configuration and no mixture. New services are wanted from here on, because a later
+    reload would not start them."""
     key = environ_digest(said.environment)
     for name, spec in configuration.services.items():
         runner = context.roster.runners.get(name)
@@ -218,8 +220,8 @@ def _announce(context: Context, configuration: Configuration, made: plans.Plan) 
 
 
 async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str, Outcome]:
-    """Restart what changed and who follows it, and start what is new, layer by layer of what
-    depends on what: who is restarted for itself is not restarted again for what it needs."""
+    """Restart changed services and their followers, and start new ones, in layers of dependency. A
+    service that is restarted for its own changes is not restarted again for its dependencies."""
     roster = context.roster
     renewed = set(made.replaced())
     actions, added = {step.service: step.action for step in made.steps}, made.names(Action.ADD)
@@ -256,7 +258,7 @@ async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str,
 
 
 def _unless_stopped_since(runner: Runner | None, outcome: Outcome) -> Outcome:
-    """A service that somebody stopped or scaled away during its restart is no failed one."""
+    """Return the outcome; a service that somebody stopped or scaled away meanwhile did not fail."""
     is_off = runner is None or runner.desired is Desired.STOPPED
     if outcome.outcome != "failed" or not is_off or outcome.status == State.FAILED.value:
         return outcome
@@ -264,7 +266,7 @@ def _unless_stopped_since(runner: Runner | None, outcome: Outcome) -> Outcome:
 
 
 def _turns(roster: Roster, names: list[str]) -> list[list[str]]:
-    """All at once, but the instances of a service one after the other."""
+    """Group services that are renewed at the same time, but instances of a service one by one."""
     turns: list[list[str]] = []
     seen: dict[str, int] = {}
     for name in names:
@@ -283,8 +285,8 @@ def _held_back(
     action: Action,
     futures: dict[str, asyncio.Future[Outcome]],
 ) -> str | None:
-    """Why it stays as it is: somebody's stop, a lockdown, or an instance before it that did not
-    come up."""
+    """Return why a service stays as it is: somebody stopped it, a lockdown, or an instance before
+    it that did not come up."""
     if _is_stopped(runner, action):
         return "it was stopped meanwhile"
     if context.authority.lockdown.now is not None:
@@ -314,7 +316,7 @@ def _left_out(runner: Runner, action: Action, why: str) -> Outcome:
 def _renew(
     context: Context, runner: Runner, action: Action, wait: bool
 ) -> asyncio.Future[Outcome] | None:
-    """Begin what the plan says; None: what it follows is not there yet."""
+    """Begin the action of the plan; None: the service that it follows is not there yet."""
     if action is Action.ADD:
         return runner.start(wait=wait)
     if action is not Action.RESTART:

@@ -58,7 +58,7 @@ async def explain(context: Context, command: Explain) -> ExplainResult:
 
 
 def _facts(context: Context, runner: Runner, **more: Any) -> Facts:
-    """What is known at once, without asking anybody."""
+    """Return the facts that are known at once."""
     from holdfast.rules.explain.explanation import Facts
 
     status, condition, last = runner.status(), runner.condition, runner.last_exit
@@ -92,12 +92,12 @@ def _facts(context: Context, runner: Runner, **more: Any) -> Facts:
 
 
 def _number(runner: Runner) -> int:
-    """Of the run that lives, or of the newest: one on trial beside it has a higher number."""
+    """Return the number of the live run, or of the newest. A candidate has a higher number."""
     return runner.run.number if runner.run is not None else runner.number
 
 
 def _is_suppressed(context: Context, runner: Runner) -> bool:
-    """By the reason it was given up for, or by an alert that is still open."""
+    """Return whether it failed too often, by its reason or by an alert that is still open."""
     reason = runner.reason or ""
     if "(max_restarts " in reason or "(start_retries " in reason:
         return True
@@ -178,7 +178,7 @@ async def _full(context: Context, runner: Runner) -> Explanation:
 
 
 def _last_exit(runner: Runner, events: list[dict[str, Any]]) -> LastExit:
-    """Of the newest run that ended: a new run and a new Holdfast forget it, the history not."""
+    """Return how the newest finished run ended. A new run forgets it, but the history does not."""
     if runner.last_exit != LastExit():
         return runner.last_exit
     for event in reversed(events):
@@ -222,7 +222,7 @@ def _happenings(events: list[dict[str, Any]]) -> list[Happening]:
 
 
 def _stage(events: list[dict[str, Any]]) -> str | None:
-    """The step at which the newest run failed to start; None: it had a process."""
+    """Return the step at which the newest run failed to start; None: it had a process."""
     for event in reversed(events):
         match event["kind"]:
             case Kind.PROCESS_STARTED.value | Kind.EXIT.value | Kind.SERVICE_ADOPTED.value:
@@ -236,7 +236,7 @@ def _stage(events: list[dict[str, Any]]) -> str | None:
 
 
 def _failed_check(runner: Runner, events: list[dict[str, Any]]) -> str | None:
-    """Why a check of the run that lives failed last."""
+    """Return why a check of the live run failed last."""
     run_id = runner.run.run_id if runner.run is not None else None
     for event in reversed(events):
         if event["run_id"] == run_id and event["kind"] == Kind.HEALTH_FAILED.value:
@@ -247,7 +247,7 @@ def _failed_check(runner: Runner, events: list[dict[str, Any]]) -> str | None:
 async def _lines(
     context: Context, runner: Runner, unknown: list[str]
 ) -> tuple[list[str], list[str], list[str]]:
-    """The last lines of both streams, each and together, of the newest run that printed."""
+    """Return the last lines of the newest run that printed: of each stream, and of both."""
     number = _number(runner)
     if runner.run is not None and runner.run.pid is None:
         number -= 1
@@ -264,7 +264,7 @@ async def _lines(
 
 
 def _wanted_ports(runner: Runner, lines: list[str]) -> list[int]:
-    """The ports that its output calls taken; those that it is to have, if it could not start."""
+    """Return the ports that its output calls taken, or its own ports if it could not start."""
     from holdfast.rules.explain.diagnosis import ports_in_use
 
     fixed = [port for port in runner.declaration.spec.ports.values() if port]
@@ -273,7 +273,7 @@ def _wanted_ports(runner: Runner, lines: list[str]) -> list[int]:
 
 
 async def _holders(context: Context, ports: list[int]) -> list[Holder]:
-    """Who listens on these ports."""
+    """Return the processes that listen on these ports."""
     from holdfast.rules.explain.explanation import Holder
 
     holders = []
@@ -326,7 +326,7 @@ def _changes(context: Context, runner: Runner) -> ConfigurationChange:
 
 
 def _shown(spec: ServiceSpec, name: str) -> str | None:
-    """A field's value in words; None where it may hold a secret."""
+    """Return a field's value in words; None where it may hold a secret."""
     if name == "command":
         return " ".join(redact_arguments(spec.argv))
     value: Any = spec
@@ -338,6 +338,6 @@ def _shown(spec: ServiceSpec, name: str) -> str | None:
 
 
 def _scheduled_in(runner: Runner) -> float | None:
-    """When its schedule starts it next, if it has one."""
+    """Return when its schedule starts it next, if it has one."""
     following = runner.status().next_scheduled
     return max(0.0, following - time.time()) if isinstance(following, float) else None

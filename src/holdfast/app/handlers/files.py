@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from holdfast.adapters.files.changer import Origin
 from holdfast.adapters.files.files import Files
 from holdfast.adapters.files.undo import located_of
-from holdfast.app.authority.path_denials import denial
+from holdfast.app.authority.path_scopes import denial
 from holdfast.app.context import Context
 from holdfast.app.registry import handles
 from holdfast.rules.authority.path_scopes import shown
@@ -41,46 +41,50 @@ def read_file(
 ) -> FileContent | Awaitable[FileContent]:
     files = _files(context, command, actor)
     found = files.read_at_once(command)
-    return context.files.read_in_thread(files.read, command) if found is None else found
+    return context.workspace.files.read_in_thread(files.read, command) if found is None else found
 
 
 @handles(ListFiles)
 async def list_files(context: Context, command: ListFiles, actor: Actor) -> FileListing:
-    return await context.files.read_in_thread(_files(context, command, actor).list_files, command)
+    return await context.workspace.files.read_in_thread(
+        _files(context, command, actor).list_files, command
+    )
 
 
 @handles(FileChanges)
 async def file_changes(context: Context, command: FileChanges, actor: Actor) -> ChangesResult:
-    return await context.files.read_in_thread(_files(context, command, actor).list_changes, command)
+    return await context.workspace.files.read_in_thread(
+        _files(context, command, actor).list_changes, command
+    )
 
 
 @handles(WriteFile)
 async def write_file(context: Context, command: WriteFile, actor: Actor) -> FileWritten:
     files = _files(context, command, actor)
-    return await context.files.write_in_turn(files.write, command, _about(command, actor))
+    return await context.workspace.files.write_in_turn(files.write, command, _about(command, actor))
 
 
 @handles(EditFile)
 async def edit_file(context: Context, command: EditFile, actor: Actor) -> FileEdited:
     files = _files(context, command, actor)
-    return await context.files.write_in_turn(files.edit, command, _about(command, actor))
+    return await context.workspace.files.write_in_turn(files.edit, command, _about(command, actor))
 
 
 @handles(ApplyPatch)
 async def apply_patch(context: Context, command: ApplyPatch, actor: Actor) -> PatchResult:
     files = _files(context, command, actor)
-    return await context.files.write_in_turn(files.patch, command, _about(command, actor))
+    return await context.workspace.files.write_in_turn(files.patch, command, _about(command, actor))
 
 
 @handles(UndoFiles)
 async def undo_files(context: Context, command: UndoFiles, actor: Actor) -> UndoResult:
     files = _files(context, command, actor)
-    return await context.files.write_in_turn(files.undo, command, _about(command, actor))
+    return await context.workspace.files.write_in_turn(files.undo, command, _about(command, actor))
 
 
 async def settle(context: Context) -> None:
-    """Take back what an earlier supervisor died in the middle of, before anybody looks."""
-    for record in await context.files.settle():
+    """Take back changes during which an earlier supervisor died, before files are read."""
+    for record in await context.workspace.files.settle():
         context.store.event(
             Kind.FILES_TAKEN_BACK,
             change=record.id,
@@ -90,8 +94,8 @@ async def settle(context: Context) -> None:
 
 
 def _files(context: Context, command: Command, actor: Actor) -> Files:
-    """The files as this caller may see and change them."""
-    return context.files.denying(denial(context, actor, command))
+    """Return the files as this caller may see and change them."""
+    return context.workspace.files.denying(denial(context, actor, command))
 
 
 def _about(command: Command, actor: Actor) -> Origin:

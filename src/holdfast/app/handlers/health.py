@@ -26,7 +26,7 @@ async def _of(context: Context, runner: Runner) -> ServiceHealth:
     checks = [_told(probe, finding) for probe, finding in await context.health.check(runner)]
     is_alive = runner.state in ALIVE and runner.run is not None and runner.run.is_up
     if not checks:
-        # Nobody asks more than whether it lives; and what does not live cannot be asked.
+        # Without probes, or without a process to ask, only the state counts.
         reason = f"it is {runner.state.value}"
         checks = [
             CheckResult(

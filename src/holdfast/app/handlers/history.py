@@ -1,4 +1,4 @@
-"""Handlers of commands about what happened."""
+"""Handlers of commands about the history: events and runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def events(
 
 
 def _names(context: Context, wanted: list[str]) -> list[str]:
-    """The services meant; a name that nobody has now may have had events once."""
+    """Return the services that are meant. A name without a service may have had events once."""
     names: dict[str, None] = {}
     for selector in wanted:
         try:
@@ -101,7 +101,7 @@ async def runs(context: Context, command: Runs) -> RunsResult:
     limit = max(0, min(command.limit, 1000))
     stored = [run for name in names for run in await context.store.runs_of(name, limit)]
     lives = [context.roster.runners[name].run for name in names if name in context.roster.runners]
-    # What it printed is stored when it ends.
+    # The size of a live run's output is stored only when it ends.
     printed = {live.run_id: live.log_bytes for live in lives if live is not None}
     found = [
         msgspec.structs.replace(run, log_bytes=printed[run.run_id])
@@ -109,7 +109,7 @@ async def runs(context: Context, command: Runs) -> RunsResult:
         else run
         for run in stored
     ]
-    # Nobody saw the end of these, nor counted what they printed: their log tells.
+    # The end of these runs was not seen, so their output was not counted: their log knows.
     for name in names:
         unseen = [run.number for run in found if run.service == name and _is_uncounted(run)]
         if unseen:

@@ -12,7 +12,7 @@ import holdfast
 from holdfast.adapters import keeper_memory, processes
 from holdfast.adapters.run_ids import new_run_id
 from holdfast.app.authority import approved_configuration
-from holdfast.app.authority.working_folders import confinement
+from holdfast.app.authority.path_scopes import confine
 from holdfast.app.context import Context
 from holdfast.app.handlers.configuration import (
     check_removes_by_words,
@@ -56,8 +56,8 @@ PROTOCOL = 1
 
 @handles(Hello)
 def hello(context: Context, command: Hello, actor: Actor) -> HelloResult:
-    """Everybody who is known is told who they are; where Holdfast lives and listens, only those
-    whose limits leave them this command."""
+    """Tell every known caller who they are. Only a caller whose limits allow this command learns
+    where Holdfast lives and listens."""
     door = context.settings.now.door
     is_given = is_given_to(actor, command.name, None if door is None else door.allowed_commands)
     return HelloResult(
@@ -80,7 +80,7 @@ def hello(context: Context, command: Hello, actor: Actor) -> HelloResult:
 
 
 def _hidden(context: Context) -> dict[str, Any]:
-    """For who reads the files of logs itself, and must not show these."""
+    """Return the values that a reader of log files must not show."""
     return {"number": context.secrets.number, "values": context.secrets.values}
 
 
@@ -180,7 +180,7 @@ async def up(context: Context, command: Up, actor: Actor) -> UpResult:
 def _apply(
     context: Context, configuration: Configuration, environment: dict[str, str]
 ) -> tuple[list[str], list[str], list[str]]:
-    """Make the declared services known; what runs is left alone."""
+    """Make the declared services known, and leave running ones alone."""
     roster = context.roster
     added, changed, removed = [], [], []
     key = environ_digest(environment)
@@ -216,7 +216,7 @@ async def run(context: Context, command: Run, actor: Actor) -> RunResult:
     if runner is None or runner.run is None:
         confined_to = None
         if actor.door is not Door.CLI:
-            confined_to = await context.in_thread(confinement, context, command.working_dir)
+            confined_to = await context.in_thread(confine, context, command.working_dir)
         as_task: dict[str, Any] = {"start_seconds": 0.0, "success_exit_codes": EVERY_CODE}
         spec = ServiceSpec(
             name=name,
@@ -240,8 +240,8 @@ async def run(context: Context, command: Run, actor: Actor) -> RunResult:
 
 
 def _check_the_name_is_free(runner: Runner, command: Run, actor: Actor) -> None:
-    """Nobody takes the place of a declared service, or is told that another program is his. What
-    was adopted is its owner's to replace."""
+    """Raise an error if the name belongs to a declared service or to another program that runs.
+    Only the owner may replace an adopted process."""
     spec = runner.declaration.spec
     if spec.origin != "run" and not (spec.origin == "adopted" and actor.door is Door.CLI):
         raise Refused(
@@ -256,7 +256,8 @@ def _check_the_name_is_free(runner: Runner, command: Run, actor: Actor) -> None:
 
 
 def _environment(context: Context, command: Run, actor: Actor) -> dict[str, str]:
-    """The caller's; for who does not come from a shell of the user, on top of that of `up`."""
+    """Return the environment of the caller. A caller who has no shell of the user gets that of `up`
+    below it."""
     if actor.door is Door.CLI:
         return command.environment
     said = caller.recall(context.link.kept)

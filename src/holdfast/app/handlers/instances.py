@@ -1,4 +1,4 @@
-"""Handlers of scale and rolling_restart, and what `up` does about numbers of instances."""
+"""Handlers of scale and rolling_restart, and how `up` fits the number of instances."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def scale(context: Context, command: Scale, actor: Actor) -> ScaleResult:
             context.scaling.begin(name, configured, count)
             outcomes.update(await shrink(context, name, count))
             added = await _grow(context, name, count, actor)
-            outcomes.update({it: context.roster.runners[it].outcome("added") for it in added})
+            outcomes.update({name: context.roster.runners[name].outcome("added") for name in added})
             started += added
             context.scaling.finish(name)
         context.roster.forget_environments()
@@ -81,7 +81,7 @@ async def fit_instances(context: Context) -> None:
 
 
 async def resume_scaling(context: Context) -> None:
-    """Finish what an earlier supervisor was asked for and could not finish."""
+    """Finish the scaling that an earlier supervisor could not finish."""
     for name, count in context.scaling.unfinished().items():
         async with context.changes:
             await shrink(context, name, count)
@@ -106,7 +106,7 @@ async def shrink(context: Context, name: str, count: int) -> dict[str, Outcome]:
 
 
 async def _grow(context: Context, name: str, count: int, actor: Actor | None) -> list[str]:
-    """Make the missing instances known; answers which."""
+    """Make the missing instances known, and return their names."""
     missing = _missing(context, name, count)
     specs = await _load(context, name, count, actor)
     environ = _environ(context)
@@ -124,8 +124,9 @@ async def _grow(context: Context, name: str, count: int, actor: Actor | None) ->
 async def _load(
     context: Context, name: str, count: int, actor: Actor | None
 ) -> dict[str, ServiceSpec]:
-    """The declarations of so many instances, if any is missing. Files of variables are read again
-    for them: raises Refused if they were changed since an admin loaded them, unless one asks."""
+    """Return the declarations of this number of instances if one is missing. Files of variables are
+    read again for them. Raises Refused if those were changed since an admin loaded them, unless an
+    admin asks."""
     from holdfast.adapters.config import load_instances
 
     if not _missing(context, name, count):
@@ -154,7 +155,7 @@ def _tell(context: Context, name: str, before: int, after: int) -> None:
 
 
 def _is_wanted(context: Context, name: str, added: list[str]) -> bool:
-    """Whether its siblings run; with none, whether it would be started by `up`."""
+    """Return whether its siblings run; without siblings, whether `up` would start it."""
     spec = context.roster.runners[name].declaration.spec
     siblings = [
         runner.desired is Desired.RUNNING

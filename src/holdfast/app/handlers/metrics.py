@@ -1,4 +1,4 @@
-"""Handler of the command that tells what services use."""
+"""The handler of `metrics`: the resources that services, the host and Holdfast use."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _resolution(command: Metrics) -> int:
         raise UsageError("history: must be longer than 0 seconds", "history: 600")
     if command.resolution is not None or command.history is None:
         return command.resolution or 1
-    fits = (it for it, count in RESOLUTIONS.items() if it * count >= command.history)
+    fits = (seconds for seconds, count in RESOLUTIONS.items() if seconds * count >= command.history)
     return next(fits, max(RESOLUTIONS))
 
 

@@ -1,4 +1,4 @@
-"""Handlers of commands about what services print and read."""
+"""Handlers of commands about the output and the input of services."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def _read(
 async def _read_bounded(
     context: Context, command: Logs, query: LogQuery, matcher: Matcher | None, max_bytes: int
 ) -> LogsResult:
-    """Of a tail the newest lines that have room, else the oldest."""
+    """Return the lines that fit: the newest of a tail, else the oldest."""
     bounds = (command.cursor, command.run, command.since)
     is_tail = command.tail is not None or all(bound is None for bound in bounds)
     limit = max(1, min(command.limit, _MOST_LINES))
@@ -117,7 +117,7 @@ def _cut(line: LogLine, max_bytes: int) -> LogLine:
 
 
 async def _matching(entries: list[Line | Note], matcher: Matcher | None) -> list[Line | Note]:
-    """The lines that match, and all notes."""
+    """Return the lines that match, and all notes."""
     if matcher is None:
         return entries
     places = [place for place, entry in enumerate(entries) if isinstance(entry, Line)]
@@ -138,7 +138,8 @@ def open_output(
 
 
 async def _hold(context: Context, command: OpenOutput) -> AsyncGenerator[dict[str, Any], None]:
-    """Lasts until the caller leaves, or the application ends it for who may not follow any more."""
+    """Stay open until the caller leaves, or until the application ends it because the caller lost
+    the right to follow."""
     yield {"service": context.roster.get(command.service).name}
     await asyncio.get_running_loop().create_future()
 
@@ -146,7 +147,7 @@ async def _hold(context: Context, command: OpenOutput) -> AsyncGenerator[dict[st
 async def _grant(context: Context, command: OpenOutput) -> OutputGrant:
     runner = context.roster.get(command.service)
     first, last = await context.in_thread(bounds_of, context.logs, runner.name)
-    # The number first: what changes after it is told again rather than not at all.
+    # The number first: a change after it is then reported twice rather than not at all.
     seq, status = context.bus.last_seq, runner.status()
     return OutputGrant(
         service=runner.name,

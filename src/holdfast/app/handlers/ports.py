@@ -1,12 +1,11 @@
-"""The handler of `ports`: who has which."""
+"""The handler of `ports`: which process listens on a port, and which service leased it."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from holdfast.adapters.ports import holders
 from holdfast.adapters.ports import registry as port_registry
 from holdfast.adapters.ports.holders import ListeningPort
+from holdfast.adapters.ports.registry import PortRegistry
 from holdfast.app.context import Context
 from holdfast.app.registry import handles
 from holdfast.rules.ports import Lease
@@ -36,7 +35,9 @@ async def ports(context: Context, command: ListPorts) -> PortsResult:
     return PortsResult(ports=shown, free=is_free)
 
 
-def _look(registry: Any, port: int | None) -> tuple[list[ListeningPort], list[Lease], bool | None]:
+def _look(
+    registry: PortRegistry, port: int | None
+) -> tuple[list[ListeningPort], list[Lease], bool | None]:
     is_free = None if port is None else port_registry.is_free(port)
     return holders.listening(port), registry.all(), is_free
 
@@ -57,7 +58,7 @@ def _listening(context: Context, one: ListeningPort) -> PortInfo:
 
 
 def _named(info: PortInfo, lease: Lease, is_ours: bool) -> PortInfo:
-    """A stranger on a leased port is still a stranger."""
+    """Add the lease. A process of no service stays one, even on a leased port."""
     if info.pid is not None and info.service != lease.service:
         return info
     return PortInfo(

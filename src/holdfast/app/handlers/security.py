@@ -113,7 +113,7 @@ def _read_audit(
             problem=found.problem,
             anchors=checked.told,
         )
-    # Without a number the newest are meant: those that fall out in front are older.
+    # Without a number the newest are wanted, so the oldest are dropped.
     wanted: deque[dict[str, Any]] = deque(maxlen=limit)
     for entry in context.audit.entries(command.since or 0):
         if not _is_wanted(entry, command):
@@ -139,7 +139,7 @@ def _patterns(given: list[str] | None) -> tuple[str, ...] | None:
 
 
 def told_of(token: Token) -> TokenInfo:
-    """What everybody may know of a token."""
+    """Return a token as it may be shown: without its text."""
     scopes = msgspec.to_builtins(token.scopes)
     return TokenInfo(
         id=token.id,

@@ -76,7 +76,7 @@ def _status(context: Context, command: Status) -> WrittenStatus:
             keeper_pid=context.link.keeper_pid,
             version=holdfast.__version__,
             project=context.project,
-            config=context.config,
+            config=context.workspace.configuration_path,
             selectors=roster.labels() or msgspec.UNSET,
             alerts=context.alerting.alerts.counts() or msgspec.UNSET,
             doors=context.doors,
@@ -91,7 +91,7 @@ def _status(context: Context, command: Status) -> WrittenStatus:
 
 
 def door_notes(context: Context) -> dict[str, str]:
-    """What there is to say of the doors as things are now."""
+    """Return the notes about doors that still hold."""
     if not context.door_notes:
         return {}
     from holdfast.engine.gate.port_conflicts import notes_now
@@ -122,7 +122,7 @@ async def ps(context: Context, command: Ps) -> PsResult:
 @handles(Start)
 async def start(context: Context, command: Start, actor: Actor) -> Outcomes:
     names = _names(context, command)
-    note_request(context, names, "start", actor)
+    record_start(context, names, "start", actor)
     is_all = not command.services and not command.default
     if not is_all:
         context.survivors.dismiss_doubts(names)
@@ -138,7 +138,7 @@ async def stop(context: Context, command: Stop) -> Outcomes:
     if command.grace is not None and command.grace < 0:
         raise UsageError(f"stop: {command.grace:g} s is no grace", "0 kills at once")
     names = _names(context, command)
-    note_stop(context, names)
+    record_request(context, names, "stop")
     return Outcomes(services=await context.roster.stop(names, grace=command.grace, by_hand=True))
 
 
@@ -147,15 +147,17 @@ async def restart(context: Context, command: Restart, actor: Actor) -> Outcomes:
     roster = context.roster
     wanted = [*command.services, *([command.service] if command.service else [])]
     if not wanted:
-        wanted = [the_service(context, None, "restart").name]
+        wanted = [choose_service(context, None, "restart").name]
     overrides = None
     if command.args is not None or command.env_vars:
         args = None if command.args is None else tuple(command.args)
         overrides = Overrides(args=args, env_vars=command.env_vars or {})
     runners = [roster.runners[name] for name in roster.names(wanted)]
-    note_request(context, [runner.name for runner in runners], "restart", actor)
+    record_start(context, [runner.name for runner in runners], "restart", actor)
     context.survivors.dismiss_doubts([runner.name for runner in runners])
-    futures = {it.name: it.restart(wait=command.wait, overrides=overrides) for it in runners}
+    futures = {
+        runner.name: runner.restart(wait=command.wait, overrides=overrides) for runner in runners
+    }
     for runner in runners:
         roster.remember(runner)
     outcomes = await roster.outcomes(futures, command.timeout)
@@ -167,7 +169,7 @@ async def restart(context: Context, command: Restart, actor: Actor) -> Outcomes:
 @handles(Remove)
 async def remove(context: Context, command: Remove) -> Outcomes:
     async with context.changes:
-        names = [runner.name for runner in named(context, command.services)]
+        names = [runner.name for runner in find_services(context, command.services)]
         outcomes = await stop_and_forget(context, names, delete_logs=not command.keep_logs)
         context.roster.forget_environments()
         await context.store.written()
@@ -176,18 +178,18 @@ async def remove(context: Context, command: Remove) -> Outcomes:
 
 def _names(context: Context, command: Start | Stop) -> list[str]:
     if command.default and not command.services:
-        return [the_service(context, None, command.name).name]
+        return [choose_service(context, None, command.name).name]
     return context.roster.names(command.services)
 
 
 @handles(Pause)
 async def pause(context: Context, command: Pause) -> Outcomes:
-    return await _of_each(named(context, command.services), lambda runner: runner.pause())
+    return await _of_each(find_services(context, command.services), lambda runner: runner.pause())
 
 
 @handles(Resume)
 async def resume(context: Context, command: Resume) -> Outcomes:
-    return await _of_each(named(context, command.services), lambda runner: runner.resume())
+    return await _of_each(find_services(context, command.services), lambda runner: runner.resume())
 
 
 @handles(Signal)
@@ -207,7 +209,7 @@ async def signal(context: Context, command: Signal) -> Outcomes:
         context.store.event(Kind.SIGNAL_SENT, runner.name, runner.last_run_id, **facts)
         return runner.outcome("signalled")
 
-    return await _of_each(named(context, command.services), send)
+    return await _of_each(find_services(context, command.services), send)
 
 
 async def _of_each(
@@ -223,19 +225,19 @@ async def _of_each(
 
     outcomes = await asyncio.gather(*(one(runner) for runner in runners))
     return Outcomes(
-        services={it.name: outcome for it, outcome in zip(runners, outcomes, strict=True)}
+        services={runner.name: outcome for runner, outcome in zip(runners, outcomes, strict=True)}
     )
 
 
 _ENDED = (State.EXITED, State.FAILED, State.STOPPED, State.BACKOFF)
 _LONGEST_SILENCE = 3600.0
 _LOOK_SECONDS = 0.05
-"""Who does not want to wait at all is told what is so now."""
+"""A wait takes at least this long, so that a timeout of 0 still answers the current state."""
 
 
 @handles(Wait)
 async def wait(context: Context, command: Wait) -> WaitResult:
-    """Of several services, until all have met it; the answer is about one that has not."""
+    """Wait until all services meet the condition. The answer is about one that does not, if any."""
     names = context.roster.names([command.service])
     runners = [context.roster.runners[name] for name in names]
     results = await asyncio.gather(*(_wait(context, runner, command) for runner in runners))
@@ -287,7 +289,7 @@ def _seconds(text: str) -> float:
 
 
 async def _until_silent(context: Context, runner: Runner, seconds: float) -> bool:
-    """Until it has printed nothing for so long; a service that ended is silent."""
+    """Wait until it has printed nothing for this long. A service that ended is silent."""
     subscription = context.subscriptions.subscribe([runner.name])
     try:
         while runner.state not in _ENDED:
@@ -311,7 +313,7 @@ async def _until(
 
 
 async def _until_judged(runner: Runner, condition: str) -> bool:
-    """Until its probes say so; without probes, until it runs."""
+    """Wait until its probes say so; without probes, until it runs."""
     while not is_met(runner, condition):
         if runner.state is State.FAILED or runner.is_removed:
             return False
@@ -329,8 +331,8 @@ def is_met(runner: Runner, condition: str) -> bool:
 
 
 async def _until_line(context: Context, runner: Runner, expression: str) -> str | None:
-    """Read on whenever the log grew, from the start of the current run; in a silence, try the
-    line that is unfinished."""
+    """Return the first line that matches, from the start of the current run on. Reads on whenever
+    the log grew. When nothing comes, tries the unfinished line."""
     check_expression(expression)
     number = max(runner.number, 1)
     lines = await context.in_thread(RunLines, context.logs, runner.name, number)
@@ -360,7 +362,7 @@ async def _until_line(context: Context, runner: Runner, expression: str) -> str 
 
 
 async def _either(runner: Runner, subscription: Subscription, seconds: float | None = None) -> bool:
-    """Whether the service changed or printed more, in time."""
+    """Return whether the service changed or printed more within the time."""
     change: asyncio.Future[Any] = runner.next_change()
     more: asyncio.Future[Any] = asyncio.ensure_future(subscription.next())
     try:
@@ -372,8 +374,8 @@ async def _either(runner: Runner, subscription: Subscription, seconds: float | N
         more.cancel()
 
 
-def the_service(context: Context, name: str | None, verb: str) -> Runner:
-    """The named one, the default, or the only one; UsageError that lists names otherwise."""
+def choose_service(context: Context, name: str | None, verb: str) -> Runner:
+    """Return the named service, the default one or the only one; else raise UsageError."""
     roster = context.roster
     name = name or context.settings.now.default_service
     if name is not None:
@@ -387,16 +389,16 @@ def the_service(context: Context, name: str | None, verb: str) -> Runner:
     )
 
 
-def named(context: Context, names: list[str]) -> list[Runner]:
-    """Those that the names stand for; UsageError when there is none, for that is not all."""
+def find_services(context: Context, names: list[str]) -> list[Runner]:
+    """Return the services that the names stand for. Without names raise UsageError."""
     if not names:
         raise UsageError("name at least one service", f"known: {', '.join(context.roster.runners)}")
     return [context.roster.runners[name] for name in context.roster.names(names)]
 
 
-def note_request(context: Context, names: list[str], request: str, actor: Actor) -> None:
-    """Record who is to be started or restarted, unless it is so already, and for whom."""
-    note_stop(context, names, request)
+def record_start(context: Context, names: list[str], request: str, actor: Actor) -> None:
+    """Record a request to start or restart services, and for which session it is."""
+    record_request(context, names, request)
     if request == "restart":
         context.sessions.ownership.claim(names, context.sessions.owner_for(actor))
     else:
@@ -404,12 +406,13 @@ def note_request(context: Context, names: list[str], request: str, actor: Actor)
 
 
 def claim(context: Context, names: list[str], actor: Actor) -> None:
-    """What these and those they need are started for: the asking session, or the user."""
+    """Note for whom these services and their dependencies are started: the session, or the user."""
     order = context.roster.start_order(names)
     context.sessions.ownership.claim(order, context.sessions.owner_for(actor))
 
 
-def note_stop(context: Context, names: Iterable[str], request: str = "stop") -> None:
+def record_request(context: Context, names: Iterable[str], request: str) -> None:
+    """Record in the history what users ask of services, unless it is so already."""
     for name in names:
         runner = context.roster.get(name)
         is_so = request == ("stop" if runner.desired is Desired.STOPPED else "start")
@@ -420,9 +423,9 @@ def note_stop(context: Context, names: Iterable[str], request: str = "stop") -> 
 async def stop_and_forget(
     context: Context, names: list[str], *, delete_logs: bool
 ) -> dict[str, Outcome]:
-    """Stop services, those that need others first, and forget who has no process left.
+    """Stop services in reverse order of dependency, and forget those without a process.
 
-    To be called while `context.changes` is held.
+    Call it while `context.changes` is held.
     """
     leaving = [context.roster.runners[name] for name in names]
     for runner in leaving:
@@ -430,7 +433,7 @@ async def stop_and_forget(
     try:
         return await _stop_and_forget(context, names, delete_logs=delete_logs)
     finally:
-        # Whoever is still there, also because this was cut short, stays.
+        # Services that are still there stay, also if this was cancelled.
         for runner in leaving:
             runner.set_leaving(False)
 
@@ -448,7 +451,7 @@ async def _stop_and_forget(
             if outcomes[name].outcome != "failed":
                 outcomes[name] = runner.outcome("failed", "it was started again meanwhile")
             continue
-        # Before anything is awaited: who starts it now must not start what nobody knows.
+        # Before anything is awaited: a service that is being forgotten must not be started.
         roster.remove(name)
         outcomes[name] = runner.outcome("removed")
         if delete_logs:
@@ -471,7 +474,7 @@ def shown_lines(
 
 
 async def with_last_lines(context: Context, outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
-    """Let failures say what the service printed last."""
+    """Add to each failure the last lines that the service printed."""
     told = {}
     for name, outcome in outcomes.items():
         runner = context.roster.runners.get(name)
@@ -483,7 +486,7 @@ async def with_last_lines(context: Context, outcomes: dict[str, Outcome]) -> dic
             try:
                 lines = await context.in_thread(shown_lines, context.logs, name, number)
             except OSError as error:
-                # What was asked is done, or not; that its output cannot be shown changes nothing.
+                # The outcome is the same, although the last lines cannot be shown.
                 _log.warning("the last lines of %s cannot be read: %s", name, error)
             else:
                 outcome = msgspec.structs.replace(outcome, last_lines=lines)

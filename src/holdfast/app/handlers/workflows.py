@@ -7,17 +7,17 @@ order, and who is told.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.app.authority.working_folders import confinement
+from holdfast.app.authority.path_scopes import confine
 from holdfast.app.context import Context
-from holdfast.app.followed import Followed
-from holdfast.app.handlers.services import the_service
-from holdfast.app.registry import handles
+from holdfast.app.handlers.services import choose_service
+from holdfast.app.registry import handler_for, handles
+from holdfast.app.streams import FollowedWork
 from holdfast.engine import caller
 from holdfast.engine.workflows.steps import CommandContext, CommandStep, OwnStep, Step
 from holdfast.engine.workflows.workflows import Activity, Follower, Procedure
@@ -42,12 +42,12 @@ from holdfast.vocabulary.workflows import (
     WorkflowsResult,
 )
 
-Answer = Awaitable[WorkflowResult] | Followed
+Answer = Awaitable[WorkflowResult] | FollowedWork
 
 
 @handles(CustomRestart)
 def custom_restart(context: Context, command: CustomRestart, actor: Actor) -> Answer:
-    runner = the_service(context, command.service, command.name)
+    runner = choose_service(context, command.service, command.name)
     around, settings = CommandContext.of(runner), context.settings.now
     words = command.start_args if command.start_args is not None else command.args
     restart = Restart(service=runner.name, args=words, env_vars=command.env_vars)
@@ -161,7 +161,7 @@ def _step(context: Context, spec: StepSpec, actor: Actor) -> Step:
 
 
 def _told(spec: StepSpec, settings: Settings) -> str:
-    """What progress calls a step."""
+    """Return the name of a step in progress messages."""
     if spec.description:
         return spec.description
     command = settings.commands[spec.command] if spec.command is not None else spec.run
@@ -178,23 +178,23 @@ def _told(spec: StepSpec, settings: Settings) -> str:
 def _confined(
     context: Context, actor: Actor, around: CommandContext, working_dir: str | None
 ) -> str | None:
-    """The folder that a command must run below, if its caller chose another than usual. The owner
-    goes where he likes."""
+    """Return the folder that a command must run below if its caller chose another than usual. The
+    owner may choose any."""
     if working_dir is None or actor.role is Role.OWNER:
         return None
-    return confinement(context, working_dir, around.working_dir)
+    return confine(context, working_dir, around.working_dir)
 
 
 def _project(context: Context) -> CommandContext:
-    """Where a command runs that is about no service: the folder and environment of `up`."""
+    """Return where a command without a service runs: the folder and the environment of `up`."""
     said = caller.recall(context.link.kept)
     return CommandContext(context.project or "/", said.environment if said is not None else {})
 
 
-def _perform(context: Context, actor: Actor) -> Any:
-    async def perform(command: Command) -> Result:
-        from holdfast.app.registry import handler_for
+def _perform(context: Context, actor: Actor) -> Callable[[Command], Awaitable[Result]]:
+    """Return a function that answers a command for this actor."""
 
+    async def perform(command: Command) -> Result:
         answer = handler_for(command, actor)(context, command)
         result: Result = answer if isinstance(answer, Result) else await answer
         return result
@@ -208,7 +208,7 @@ def _answer(
     if is_followed:
         follower = context.workflows.follow(activity)
         stream = _follow(context, activity, follower, is_owned=is_owned)
-        return Followed(stream, cast("asyncio.Future[Result]", activity.result))
+        return FollowedWork(stream, cast("asyncio.Future[Result]", activity.result))
     return _wait(context, activity)
 
 
@@ -230,7 +230,7 @@ async def _follow(
 
 
 def _complete(context: Context, result: WorkflowResult) -> WorkflowResult:
-    """With how the service is now."""
+    """Add the current status of the service."""
     runner = context.roster.runners.get(result.service or "")
     if runner is None:
         return result

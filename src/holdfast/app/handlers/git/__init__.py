@@ -1,0 +1,1 @@
+"""The handlers of commands about git and checkpoints."""

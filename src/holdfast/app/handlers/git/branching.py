@@ -1,10 +1,10 @@
-"""Handlers of the commands that go elsewhere in a repository: switch, stash, tag."""
+"""Handlers of git commands about branches, stashes and tags."""
 
 from __future__ import annotations
 
 from holdfast.adapters.git import parsing
 from holdfast.app.context import Context
-from holdfast.app.handlers.git import refusals as refusals
+from holdfast.app.handlers.git import refusals
 from holdfast.app.handlers.git.changing import (
     MOST_FILES,
     NAME_STATUS,
@@ -24,7 +24,7 @@ from holdfast.vocabulary.errors import Failed, NotFound, Refused, UsageError
 from holdfast.vocabulary.git import GitChangeResult, GitFile, GitStash, GitSwitch, GitTag
 
 _NO_RENAMES = (("merge.renames", "false"), ("merge.directoryRenames", "false"))
-"""A stash changes the paths that it names, not what they were renamed to since."""
+"""A stash changes the paths that it names, not the paths that they were renamed to since."""
 
 
 @handles(GitSwitch)
@@ -145,7 +145,7 @@ async def git_stash(context: Context, command: GitStash) -> GitChangeResult:
 
 
 async def _untracked_in(change: Change, stash: str) -> list[parsing.RawChange]:
-    """Files of a stash that were untracked: git keeps them in a third parent."""
+    """Return the untracked files of a stash: git keeps them in a third parent."""
     try:
         extra = await change.commit_of(f"{stash}^3")
     except NotFound:

@@ -55,7 +55,7 @@ def number_of(files: Sequence[object]) -> str:
 
 
 class Change:
-    """One change under way: what all handlers need."""
+    """One change of a repository, from the request to its result."""
 
     def __init__(self, context: Context, repository: Repository, is_dry: bool) -> None:
         self.context = context
@@ -65,7 +65,7 @@ class Change:
 
     async def git(self, *words: str, **options: object) -> Output:
         more: dict[str, object] = {"seconds": CHANGE_SECONDS, **options}
-        return await self.context.git.run(self.repository, *words, **more)  # type: ignore[arg-type]
+        return await self.context.workspace.git.run(self.repository, *words, **more)  # type: ignore[arg-type]
 
     async def check(self, *words: str, **options: object) -> Output:
         output = await self.git(*words, **options)
@@ -74,7 +74,7 @@ class Change:
         return output
 
     async def commit_of(self, revision: str) -> str:
-        return await self.context.git.commit_of(self.repository, revision)
+        return await self.context.workspace.git.commit_of(self.repository, revision)
 
     async def head(self) -> str | None:
         try:
@@ -86,7 +86,7 @@ class Change:
         """A commit, or a tree with nothing in it where there is none yet."""
         if commit is not None:
             return commit
-        configured = await self.context.git.configured(self.repository)
+        configured = await self.context.workspace.git.configured(self.repository)
         return _EMPTY_TREES[configured.get("extensions.objectformat", "sha1")]
 
     async def status(self) -> parsing.WorkTree:
@@ -96,7 +96,7 @@ class Change:
         return (await self.status()).conflicts
 
     async def warn_of_filters(self) -> None:
-        filters = await self.context.git.filters(self.repository)
+        filters = await self.context.workspace.git.filters(self.repository)
         if filters:
             names = [parsing.shown(name) for name in filters[:_MOST_FILTERS]]
             names += ["…"] if len(filters) > _MOST_FILTERS else []
@@ -106,7 +106,7 @@ class Change:
             )
 
     async def between(self, before: str | None, after: str | None) -> list[parsing.RawChange]:
-        """What differs between two commits; None: there is none yet."""
+        """Return what differs between two commits; None: there is no commit yet."""
         if before == after:
             return []
         trees = await self.base(before), await self.base(after)
@@ -123,7 +123,7 @@ class Change:
         await refusals.refuse_changes(self.context, self.repository, changes, command)
 
     async def refused(self, paths: Sequence[str]) -> list[str]:
-        """Those of the paths that may not be changed."""
+        """Return those of the paths that may not be changed."""
         return list(await refusals.refused(self.context, self.repository, paths))
 
     def note_left(self, paths: Sequence[str], what: str) -> None:
@@ -164,7 +164,7 @@ class Change:
 async def changing(context: Context, name: str | None, *, is_dry: bool) -> AsyncIterator[Change]:
     async with (
         chosen(context, name, is_changed=not is_dry) as repository,
-        context.git.turn(repository),
+        context.workspace.git.turn(repository),
     ):
         yield Change(context, repository, is_dry)
 
@@ -189,8 +189,9 @@ def _copy_index(repository: Repository) -> str:
 
 
 async def refuse_overwriting(change: Change, files: Sequence[GitFile]) -> None:
-    """Git takes what is ignored for worthless and writes over it, and removes a whole folder that
-    is in the way of a file: no checkpoint holds what is ignored, denied or in a repository inside.
+    """Raise an error if git would overwrite files that no checkpoint holds. Git overwrites ignored
+    files, and removes a folder that is in the way of a file; ignored files, denied files and inner
+    repositories are in no checkpoint.
     """
     new = [one.path for one in files if one.change == "added"]
     top = change.repository.work_tree
@@ -244,7 +245,7 @@ async def allowed_paths(change: Change, paths: Sequence[str]) -> list[str]:
 
 
 async def _staged(change: Change, env: dict[str, str]) -> dict[tuple[str, str], GitFile]:
-    """What the index holds that HEAD does not, by path and content."""
+    """Return what the index holds and HEAD does not, by path and content."""
     base = await change.base(await change.head())
     words = ("diff-index", "--cached", "--raw", "-z", "--no-abbrev", "--find-renames", base, "--")
     output = await change.check(*words, more=env)
@@ -370,7 +371,7 @@ async def git_restore(context: Context, command: GitRestore) -> GitChangeResult:
         kept = None
         if not command.staged:
             await refuse_overwriting(change, files)
-            kept = await context.checkpoints.make(change.repository, "before git_restore")
+            kept = await context.workspace.checkpoints.make(change.repository, "before git_restore")
         words = ["restore", "--quiet", "--no-recurse-submodules"]
         words += ["--staged"] if command.staged else ["--worktree"]
         words += [] if source is None else [f"--source={source}"]
@@ -380,8 +381,8 @@ async def git_restore(context: Context, command: GitRestore) -> GitChangeResult:
 
 
 async def _left_alone(change: Change, source: str | None, wanted: Sequence[str]) -> set[str]:
-    """All files of these paths that git knows and that may not be changed. Not only those that
-    differ: git finds no difference in a file that it was told not to look at, and overwrites it."""
+    """Return the files below these paths that git knows and that may not be changed. Also those
+    without a difference: git sees none in a file marked `assume-unchanged`, and overwrites it."""
     listed = parsing.parse_names((await change.check("ls-files", "-z")).out)
     if source is not None:
         words = ("ls-tree", "-r", "-z", "--name-only", "--full-tree", source)
@@ -395,7 +396,7 @@ async def _left_alone(change: Change, source: str | None, wanted: Sequence[str])
 async def _differing(
     change: Change, paths: Sequence[str], source: str | None, *, is_staged: bool
 ) -> list[parsing.RawChange]:
-    """What a restore would change; the other way round than git tells it."""
+    """Return what a restore would change, in the reverse direction of `git diff`."""
     where = ["--cached"] if is_staged else []
     if is_staged and source is None:
         source = await change.base(await change.head())

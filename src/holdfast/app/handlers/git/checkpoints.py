@@ -1,4 +1,4 @@
-"""Handlers of the commands about checkpoints, and the one that is made by itself."""
+"""Handlers of the commands about checkpoints, and the automatic checkpoint of a session."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from holdfast.vocabulary.git import (
 async def checkpoint(context: Context, command: MakeCheckpoint, actor: Actor) -> Checkpoint:
     async with (
         chosen(context, command.repository) as repository,
-        context.git.turn(repository),
+        context.workspace.git.turn(repository),
     ):
-        made = await context.checkpoints.make(repository, command.note, actor.session)
+        made = await context.workspace.checkpoints.make(repository, command.note, actor.session)
     return msgspec.structs.replace(made, repository=named(context, repository))
 
 
 @handles(Checkpoints)
 async def checkpoints(context: Context, command: Checkpoints) -> CheckpointsResult:
     async with chosen(context, command.repository) as repository:
-        known = await context.checkpoints.known(repository)
+        known = await context.workspace.checkpoints.known(repository)
     where = named(context, repository)
     found = [
         msgspec.structs.replace(one, repository=where)
@@ -53,10 +53,12 @@ async def restore_checkpoint(
 ) -> RestoredResult:
     async with (
         chosen(context, command.repository, is_changed=not command.dry_run) as repository,
-        context.git.turn(repository),
+        context.workspace.git.turn(repository),
     ):
-        found = await context.checkpoints.find(repository, command.checkpoint, actor.session)
-        saved, files = await context.checkpoints.restore(
+        found = await context.workspace.checkpoints.find(
+            repository, command.checkpoint, actor.session
+        )
+        saved, files = await context.workspace.checkpoints.restore(
             repository, found, actor.session, is_dry=command.dry_run
         )
     words = "would change" if command.dry_run else "changed"
@@ -91,9 +93,9 @@ async def _before_change(context: Context, command: Command, session: str) -> No
             opening = chosen(context, name, may_be_missing=True)
             repository = await stack.enter_async_context(opening)
         except (NotFound, Refused, UsageError):
-            return  # in no repository; or the command itself will say what is wrong
+            return  # not in a repository, or the command itself will report the problem
         try:
-            await context.checkpoints.ensure(repository, session)
+            await context.workspace.checkpoints.ensure(repository, session)
         except NoGit:
             return
         except HoldfastError as error:

@@ -10,8 +10,7 @@ import msgspec
 from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.git import parsing
 from holdfast.adapters.git.repository import Repository
-from holdfast.app.authority.file_targets import check_judged
-from holdfast.app.authority.path_denials import Denial, now_in_repository
+from holdfast.app.authority.path_scopes import Denial, check_judged, denied_in_repository
 from holdfast.app.context import Context
 from holdfast.app.registry import handles
 from holdfast.engine.git.git import failure_of
@@ -49,40 +48,42 @@ async def chosen(
 ) -> AsyncIterator[Repository]:
     """The repository that is meant, while it is open; to be changed it must lie in a root that may
     be written."""
-    roots = (await context.files.made_roots()).denying(now_in_repository())
+    roots = (await context.workspace.files.made_roots()).denying(denied_in_repository())
     located = roots.locate(name or ".")
     if is_changed and not located.root.is_writable:
         raise Refused(
             f'the root "{located.root.name}" is read-only',
             "`files: {roots: {NAME: {path: …, write: true}}}` lets it be changed",
         )
-    opened = context.git.opened(located, roots, may_be_missing=may_be_missing)
+    opened = context.workspace.git.opened(located, roots, may_be_missing=may_be_missing)
     async with opened as repository:
         check_judged(repository.place)
         yield repository
 
 
 def inside(context: Context, repository: Repository, paths: Sequence[str]) -> list[str]:
-    """Paths of a request as git names them; raises for what is denied or elsewhere."""
+    """Return the paths of a request as git names them; raise for a denied or outer path."""
     return [repository.inside(repository.roots.locate(path)) for path in paths]
 
 
 def told(context: Context, repository: Repository, path: str) -> str:
     end = "/" if path.endswith("/") else ""
-    return context.files.roots.told(repository.place_of(path)) + end
+    return context.workspace.files.roots.told(repository.place_of(path)) + end
 
 
 def named(context: Context, repository: Repository) -> str:
-    return context.files.roots.told(repository.place)
+    return context.workspace.files.roots.told(repository.place)
 
 
 @handles(GitStatus)
 async def git_status(context: Context, command: GitStatus) -> GitStatusResult:
-    roots = await context.files.made_roots()
+    roots = await context.workspace.files.made_roots()
     located = roots.locate(command.repository or ".")
-    repository, answer = await context.git_status.ask(located, roots, check_judged)
+    repository, answer = await context.workspace.git_status.ask(located, roots, check_judged)
     tree, under_way, whole = answer
-    seen = tree if (denied := now_in_repository()) is None else _without(tree, repository, denied)
+    seen = (
+        tree if (denied := denied_in_repository()) is None else _without(tree, repository, denied)
+    )
     result = status_of(context, repository, seen, command.limit, under_way, is_whole=whole)
     is_clean = not (tree.staged or tree.changed or tree.conflicts)
     return msgspec.structs.replace(result, clean=is_clean)
@@ -183,12 +184,12 @@ async def _diff(context: Context, repository: Repository, command: GitDiff) -> G
 async def _compared(
     context: Context, repository: Repository, command: GitDiff
 ) -> tuple[list[str], str | None]:
-    """What is compared with what, as commits; names of a caller are resolved first."""
+    """Return the two commits that are compared. Names of the caller are resolved first."""
     staged = ["--cached"] if command.staged else []
     if command.rev is None:
         return staged, None
     ends = safety.split_range(command.rev)
-    git = context.git
+    git = context.workspace.git
     if ends is None:
         commit = await git.commit_of(repository, command.rev)
         return [*staged, commit], commit
@@ -207,7 +208,7 @@ async def git_show(context: Context, command: GitShow) -> GitTextResult:
 
 async def _show(context: Context, repository: Repository, command: GitShow) -> GitTextResult:
     paths = inside(context, repository, command.paths)
-    commit = await context.git.commit_of(repository, command.rev)
+    commit = await context.workspace.git.commit_of(repository, command.rev)
     words = ("show", *PATCH, "--no-show-signature", "--no-mailmap", "--no-notes")
     first = (*words, "--format=fuller", "--date=iso-strict", "--decorate=no", commit)
     return await _patch(
@@ -225,12 +226,12 @@ async def _patch(
     revision: str | None,
 ) -> GitTextResult:
     """Differences without files that are denied, a piece at a time."""
-    git = context.git
+    git = context.workspace.git
     # `--unified` would ask for the differences themselves, where conflicts hide the listing.
     listed = [word for word in words if not word.startswith(("--unified=", "--format="))]
     listed[1:1] = ["--numstat", "-z"]
     if words[0] == "show":
-        # A merge is compared with each parent: what was renamed from any of them counts.
+        # A merge is compared with each parent, so a rename from any of them counts.
         listed[1:1] = ["--format=", "-m"]
     output = await git.check(repository, *listed, "--", *safety.literal_paths(paths))
     if output.is_cut:
@@ -245,7 +246,9 @@ async def _patch(
         raise UsageError(_STALE, "ask again without the cursor")
     data, after = excerpt.piece()
     seen = [
-        one for one in {it.path: it for it in reversed(files)}.values() if one.path not in hidden
+        file
+        for file in {file.path: file for file in reversed(files)}.values()
+        if file.path not in hidden
     ]
     seen.reverse()
     notes = [f"{len(hidden)} files are not shown: they are denied"] if hidden else []
@@ -277,7 +280,7 @@ async def git_log(context: Context, command: GitLog) -> GitLogResult:
 
 async def _log(context: Context, repository: Repository, command: GitLog) -> GitLogResult:
     paths = inside(context, repository, command.paths)
-    git = context.git
+    git = context.workspace.git
     skip, revision = 0, "HEAD" if command.rev is None else command.rev
     if command.cursor is not None:
         number, _, revision = command.cursor.partition(".")
@@ -312,7 +315,7 @@ async def _log(context: Context, repository: Repository, command: GitLog) -> Git
 async def _is_empty(context: Context, repository: Repository) -> bool:
     """Whether there is no commit yet."""
     try:
-        await context.git.commit_of(repository, "HEAD")
+        await context.workspace.git.commit_of(repository, "HEAD")
     except NotFound:
         return True
     return False
@@ -326,9 +329,11 @@ async def git_blame(context: Context, command: GitBlame) -> GitTextResult:
 
 async def _blame(context: Context, repository: Repository, command: GitBlame) -> GitTextResult:
     path = inside(context, repository, [command.path])[0]
-    git = context.git
+    git = context.workspace.git
     if command.rev is None:
-        await context.in_thread(_check_file, context.files.roots, repository.place_of(path))
+        await context.in_thread(
+            _check_file, context.workspace.files.roots, repository.place_of(path)
+        )
     commit = None if command.rev is None else await git.commit_of(repository, command.rev)
     first = command.line
     if command.cursor is not None:
@@ -345,7 +350,7 @@ async def _blame(context: Context, repository: Repository, command: GitBlame) ->
                 repository=named(context, repository), text="", complete=True, revision=commit
             )
         if "blame.ignorerevsfile" in await git.configured(repository):
-            # What git says then may be a line of any file that it names.
+            # The error of git may contain a line of any file that it names.
             raise Failed("git blame: blame.ignoreRevsFile of the repository cannot be used")
         raise failure_of(output, "blame")
     data, _ = excerpt.piece()
@@ -361,7 +366,7 @@ async def _blame(context: Context, repository: Repository, command: GitBlame) ->
 
 
 def _check_file(roots: Roots, located: Located) -> None:
-    """Raises for a file behind a link: git would read what the link leads to."""
+    """Raise an error for a file behind a link: git would read the target of the link."""
     with roots.opened(located):
         pass
 
@@ -376,7 +381,7 @@ async def _branches(
     context: Context, repository: Repository, command: GitBranches
 ) -> GitBranchesResult:
     refs = ("refs/heads", *(("refs/remotes",) if command.remote else ()))
-    output = await context.git.check(
+    output = await context.workspace.git.check(
         repository, "for-each-ref", "--sort=-committerdate", f"--count={command.limit + 1}",
         f"--format={parsing.BRANCH_FORMAT}", *refs,
     )  # fmt: skip

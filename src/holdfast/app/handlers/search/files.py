@@ -10,7 +10,7 @@ from typing import NamedTuple
 from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.search.events import Event, EventReader
 from holdfast.adapters.search.transcoding import MARKS, Transcoded
-from holdfast.app.authority.path_denials import denial
+from holdfast.app.authority.path_scopes import denial
 from holdfast.app.context import Context
 from holdfast.app.registry import handles
 from holdfast.engine.search import SearchEnd
@@ -30,7 +30,7 @@ _UTF_8 = b"\xef\xbb\xbf"
 
 
 class Ground(NamedTuple):
-    """Where is searched: a folder by its descriptor, and what in it."""
+    """A place that is searched: a folder by its descriptor, and the paths in it."""
 
     folder: Located
     working_dir: str
@@ -39,7 +39,7 @@ class Ground(NamedTuple):
 
 @handles(Search)
 async def search(context: Context, command: Search, actor: Actor) -> SearchResult:
-    roots = (await context.files.made_roots()).denying(denial(context, actor, command))
+    roots = (await context.workspace.files.made_roots()).denying(denial(context, actor, command))
     located = roots.locate(command.path or ".")
     place = rules.file_place(command.cursor)
     given = [glob for glob in context.settings.now.files.deny if "/" not in glob]
@@ -47,7 +47,7 @@ async def search(context: Context, command: Search, actor: Actor) -> SearchResul
     async with context.searches, _ground(context, roots, located) as ground:
         collector = _COLLECTORS[command.mode](command, roots, ground.folder, place)
         words = rules.words_for_files(command, excluded, ground.target)
-        ended = await context.ripgrep.run(words, ground.working_dir, collector.take)
+        ended = await context.workspace.ripgrep.run(words, ground.working_dir, collector.take)
         await context.in_thread(collector.finish)
         if isinstance(collector, _Files):
             ended = await _prove(context, command, collector, ended)
@@ -95,7 +95,7 @@ def _by_descriptor(descriptor: int, located: Located) -> str:
 
 
 class _Collector:
-    """Takes what ripgrep says until there is enough; drops what is denied or was told before."""
+    """Takes the output of ripgrep until there is enough, and drops denied and earlier hits."""
 
     def __init__(
         self, command: Search, roots: Roots, folder: Located, after: FilePlace | None
@@ -116,10 +116,14 @@ class _Collector:
         raise NotImplementedError
 
     def finish(self) -> None:
-        """What takes looking at files, after the search. One that has become a link meanwhile
-        may lead anywhere: nothing is told of it."""
+        """Do what needs the files themselves, after the search. A file that has become a link may
+        lead anywhere, so nothing of it is answered."""
         self.complete()
-        paths = {*(hit.path for hit in self.hits), *self.files, *(it.path for it in self.counts)}
+        paths = {
+            *(hit.path for hit in self.hits),
+            *self.files,
+            *(count.path for count in self.counts),
+        }
         gone = {path for path in paths if not self._is_file(path)}
         if gone:
             self.hits = [hit for hit in self.hits if hit.path not in gone]
@@ -136,13 +140,13 @@ class _Collector:
             return False
 
     def complete(self) -> None:
-        """What is to be read again."""
+        """Return what must be read again."""
 
     def located(self, path: str) -> Located:
         return Located(self.folder.root, (*self.folder.parts, *path.split("/")))
 
     def told(self, path: str) -> str | None:
-        """How a path is told; None: it is denied, or is no file that could be read."""
+        """Return a path as it is answered; None: it is denied, or is no readable file."""
         if self._judged[0] != path:
             located = self.located(path)
             is_denied = self.roots.denials.reason(located) is not None
@@ -160,7 +164,7 @@ class _Collector:
 
 
 class _Lines(_Collector):
-    """The lines that match, and those around them."""
+    """Collects the lines that match, and the lines around them."""
 
     def __init__(
         self, command: Search, roots: Roots, folder: Located, after: FilePlace | None
@@ -172,7 +176,7 @@ class _Lines(_Collector):
         self._matches = 0
         self._long: list[tuple[int, Event]] = []
         self._seen: dict[tuple[str, int], tuple[int, bytes]] = {}
-        """Where ripgrep saw each line that is told, and how it begins."""
+        """Where ripgrep found each answered line, and how the line begins."""
 
     def take(self, data: bytes) -> bool:
         for event in self._reader.feed(data):
@@ -232,7 +236,7 @@ class _Lines(_Collector):
             del self._waiting[: -self.command.context]
 
     def complete(self) -> None:
-        """Lines too long to be told by ripgrep in one piece: look at them where they match."""
+        """Read lines that are too long for ripgrep to print whole, around their matches."""
         for place, event in self._long:
             text = self._around(event)
             if text is not None:
@@ -269,7 +273,7 @@ class _Lines(_Collector):
 
     def _around(self, event: Event) -> str | None:
         if event.start is None or event.start < len(event.data) - rules.LONGEST_SHOWN:
-            return None  # it is in what was kept
+            return None  # the match is in the part that was kept
         first = max(0, event.start - rules.LONGEST_SHOWN // 3)
         try:
             with self.roots.opened(self.located(event.path)) as (descriptor, _):
@@ -280,7 +284,7 @@ class _Lines(_Collector):
 
 
 def window_text(data: bytes, event: Event, first: int, shown: bytes | None = None) -> str | None:
-    """A piece of a long line, if it is the one that matched. `shown` is told instead of it."""
+    """Return a piece of a long line if it is the one that matched; `shown` replaces it."""
     start = (event.start or 0) - first
     if event.match[:100] != data[start : start + len(event.match[:100])]:
         return None  # the file is another one by now, or is not UTF-8
@@ -290,7 +294,7 @@ def window_text(data: bytes, event: Event, first: int, shown: bytes | None = Non
 
 
 class _Files(_Collector):
-    """What is told of each file once."""
+    """Collects one answer for each file."""
 
     def __init__(
         self, command: Search, roots: Roots, folder: Located, after: FilePlace | None
@@ -301,7 +305,7 @@ class _Files(_Collector):
         self._tally = Tally()
 
     def _new(self, name: str, told: int) -> str | None:
-        """The file's path, if it is to be told and there is room beside those told already."""
+        """Return the file's path if it belongs to the answer and there is room for it."""
         path = self.told(name)
         if path is None or self.is_old(name, 0):
             return None
@@ -329,11 +333,11 @@ async def _prove(
             if not names:
                 continue
             tally, words = Tally(), rules.words_for_proof(command, list(names))
-            again = await context.ripgrep.run(words, "/", tally.take)
+            again = await context.workspace.ripgrep.run(words, "/", tally.take)
             counted = {names[name]: count for name, count in tally.counts if name in names}
             proven |= counted
             if again.is_timeout:
-                # It counts one after the other: behind the last that it told nothing is known.
+                # Ripgrep counts file by file: after the last one that it printed, nothing is known.
                 last = list(counted)[-1] if counted else told[begin - 1] if begin else None
                 collector.last = collector.places[last] if last is not None else None
                 ended = ended._replace(is_timeout=True)

@@ -71,7 +71,7 @@ def _all(context: Context) -> list[str]:
 
 
 class _Answer:
-    """What is told, and how much of it still fits."""
+    """Collects the answer, and knows how much still fits."""
 
     def __init__(self, command: SearchLogs) -> None:
         self.hits: list[LogHit] = []
@@ -115,16 +115,16 @@ async def _search_one(
     for batch, most in _batches(parts, answer.wanted + (2 if torn else 0)):
         collector = _LogCollector(batch, answer.wanted, torn)
         words = rules.words_for_logs(command, most, [part.path for part in batch])
-        ended = await context.ripgrep.run(words, context.logs, collector.take)
+        ended = await context.workspace.ripgrep.run(words, context.logs, collector.take)
         found = collector.segments(mended)
         told = await context.in_thread(_outside_keys, context.logs, name, found)
         has_keys = told != found
         if has_keys or (collector.has_hidden and most is not None):
-            # Lines that are not told have taken the place of others.
+            # Lines that are left out have taken the place of others.
             keys = await context.in_thread(_keys_in, context.logs, name, batch) if has_keys else {}
             collector = _LogCollector(batch, answer.wanted, torn, keys)
             words = rules.words_for_logs(command, None, [part.path for part in batch])
-            ended = await context.ripgrep.run(words, context.logs, collector.take)
+            ended = await context.workspace.ripgrep.run(words, context.logs, collector.take)
             found = collector.segments(mended)
             told = await context.in_thread(_outside_keys, context.logs, name, found)
         answer.notes += ended.notes()
@@ -136,7 +136,7 @@ async def _search_one(
 
 
 async def _search_torn(context: Context, command: SearchLogs, torn: Sequence[Torn]) -> list[_Found]:
-    """Those of the lines that two segments share which match as a whole."""
+    """Return those of the lines across two segments that match as a whole."""
     path: str = await context.in_thread(_write_torn, context.state, torn)
     found: list[_Found] = []
     reader = EventReader()
@@ -149,7 +149,7 @@ async def _search_torn(context: Context, command: SearchLogs, torn: Sequence[Tor
         return False
 
     try:
-        await context.ripgrep.run(rules.words_for_logs(command, None, [path]), "/", take)
+        await context.workspace.ripgrep.run(rules.words_for_logs(command, None, [path]), "/", take)
     finally:
         await context.in_thread(os.unlink, path)
     return found
@@ -233,7 +233,7 @@ class _LogCollector:
         return at >= 0 and event.offset < spans[at][1]
 
     def segments(self, mended: Sequence[_Found]) -> list[tuple[int, list[_Found]]]:
-        """What was found of each segment, and of lines that two of them share."""
+        """What was found in each segment, and in lines across two segments."""
         for one in mended:
             is_meant = _is_meant(one.part, one.event) and not is_about_hidden(one.event)
             if one.part.segment in self._found and is_meant:
@@ -248,7 +248,7 @@ def _is_meant(part: Part, event: Event) -> bool:
 def _outside_keys(
     directory: str, service: str, segments: Sequence[tuple[int, list[_Found]]]
 ) -> list[tuple[int, list[_Found]]]:
-    """Those that do not stand within a private key of several lines."""
+    """Return those that are not inside a private key of several lines."""
     reader = Reader(directory, service)
     left: list[tuple[int, list[_Found]]] = []
     for number, found in segments:
@@ -333,8 +333,8 @@ def _placed(
 
 
 def is_about_hidden(event: Event) -> bool:
-    """Whether all that matches is hidden, in part or whole: such a line is not told, as if it
-    were not there. Else whoever may search could find out a secret piece by piece."""
+    """Return whether everything that matches is redacted, in part or whole. Such a line is left
+    out, because a caller could otherwise find out a secret piece by piece."""
     if not event.is_whole:
         return redactor().mask(event.match) != event.match
     masked = redactor().mask(event.data)

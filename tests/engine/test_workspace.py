@@ -8,9 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from holdfast.app.context import Context
 from holdfast.app.handlers import configuration as reloading
 from holdfast.engine.caller import Caller
+from holdfast.engine.workspace import Workspace
 from holdfast.vocabulary.specs.settings import Configuration
 
 
@@ -30,11 +30,13 @@ def test_reading_a_configuration_looks_its_roots_up(tmp_path: Path) -> None:
     def fitted(configuration: Configuration, *_: Any) -> Configuration:
         return configuration
 
-    context: Any = SimpleNamespace(
-        project=str(tmp_path), scaling=SimpleNamespace(fitted=fitted), _states=str(tmp_path / "s")
+    nothing: Any = None
+    workspace = Workspace(
+        nothing, nothing, nothing, nothing, project=str(tmp_path), state=str(tmp_path / "s")
     )
-    context.foresee_files = lambda it: Context.foresee_files(context, it)
-    context.never_opened = lambda *it: Context.never_opened(context, *it)
+    context: Any = SimpleNamespace(
+        project=str(tmp_path), scaling=SimpleNamespace(fitted=fitted), workspace=workspace
+    )
     path = str(tmp_path / "holdfast.yaml")
 
     async def read() -> Configuration:
@@ -42,7 +44,7 @@ def test_reading_a_configuration_looks_its_roots_up(tmp_path: Path) -> None:
 
     asyncio.run(read())
     assert foreseen == [], "who never asked for files does not load them"
-    context.files = Files()
+    workspace.__dict__["files"] = Files()
     configuration = asyncio.run(read())
     thread, spec, never = foreseen[0]
     assert thread is not threading.main_thread()

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from holdfast.app import idempotency
-from holdfast.app.idempotency import Repeats
+from holdfast.app.idempotency import Idempotency
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.command import Done
 from holdfast.vocabulary.errors import Failed, OutcomeUnknown, Refused, UsageError
@@ -62,8 +62,8 @@ class Stage:
 
     def after_death(self) -> None:
         self.memory._unsent = {}
-        self.repeats = Repeats(self.memory, self.clock)
-        self.repeats.restore(self.memory.kept)
+        self.idempotency = Idempotency(self.memory, self.clock)
+        self.idempotency.restore(self.memory.kept)
 
     def ask(
         self,
@@ -76,7 +76,7 @@ class Stage:
             self.done += 1
             return Done(message=f"done {self.done}")
 
-        return self.repeats.answer(actor, command, key, do or work)
+        return self.idempotency.answer(actor, command, key, do or work)
 
 
 @on_a_loop
@@ -245,14 +245,14 @@ async def test_what_was_overtaken_is_not_done_again(
         raise AssertionError
 
     def begin() -> Any:
-        stage.repeats.note(begun)
+        stage.idempotency.note(begun)
         return dies()
 
     first = asyncio.ensure_future(stage.ask("key", begun, begin))
     await asyncio.sleep(0)
     stage.after_death()
     for command in since:
-        stage.repeats.note(command)
+        stage.idempotency.note(command)
         stage.memory.flush()
         stage.after_death()
     if is_done_again:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.app.audit.auditor import MOST_READS, Auditor
-from holdfast.app.audit.coalescing import MOST_NAMES, Minute, Minutes
+from holdfast.app.audit.limits import MOST_NAMES, Summaries, Summary
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.command import Command, Done, Door
 from holdfast.vocabulary.errors import Failed, NotFound, UnknownService
@@ -26,7 +26,7 @@ class Desk:
         self.now = 0.0
         self.auditor = Auditor(self.records, lambda: self.now)
         self.timers: list[Callable[[], None]] = []
-        self.auditor._minutes = Minutes(self.auditor._tell_minute, self._later)
+        self.auditor._summaries = Summaries(self.auditor._record_summary, self._later)
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
         assert seconds == 60.0
@@ -93,13 +93,13 @@ def test_failures_and_other_commands_are_told_each() -> None:
 
 def test_a_minute_of_silence_is_no_record() -> None:
     """And the next keystroke is told at once again."""
-    told: list[Minute] = []
+    told: list[Summary] = []
     timers: list[Callable[[], None]] = []
-    minutes = Minutes(told.append, lambda _, call: timers.append(call))
-    assert not minutes.absorbs(ANN, typed(), "may")
+    summaries = Summaries(told.append, lambda _, call: timers.append(call))
+    assert not summaries.absorbs(ANN, typed(), "may")
     timers.pop()()
     assert not told
-    assert not minutes.absorbs(ANN, typed(), "may")
+    assert not summaries.absorbs(ANN, typed(), "may")
 
 
 def test_a_flood_of_reads_does_not_push_the_rest_off_the_record() -> None:
@@ -109,7 +109,7 @@ def test_a_flood_of_reads_does_not_push_the_rest_off_the_record() -> None:
         desk.done(ReadFile(path=f"secrets/{number}"))
         desk.done(Logs(service="web", tail=number))
     assert len(desk.records.all) == MOST_READS
-    assert desk.records.all[-1]["more"] == "told together, for a minute"
+    assert desk.records.all[-1]["more"] == "told together, for a summary"
     desk.done(ReadFile(path="x"), Actor(Role.VIEWER, "token bob", door=Door.REST))
     desk.done(Stop(services=["web"]))
     assert len(desk.records.all) == MOST_READS + 2, "others, and changes, are told each"
@@ -128,10 +128,10 @@ def test_a_flood_of_reads_does_not_push_the_rest_off_the_record() -> None:
 
 def test_names_of_what_was_read_hide_secrets_too() -> None:
     """As arguments do that are told one by one."""
-    told: list[Minute] = []
-    minutes = Minutes(told.append, lambda _, call: None)
-    minutes.add(ANN, ReadFile(path="holdfast_0a1b2c3d_" + "s" * 43), "may", "ok")
-    minutes.close()
+    told: list[Summary] = []
+    summaries = Summaries(told.append, lambda _, call: None)
+    summaries.add(ANN, ReadFile(path="holdfast_0a1b2c3d_" + "s" * 43), "may", "ok")
+    summaries.close()
     assert "s" * 43 not in str(told[0].more)
 
 
@@ -195,7 +195,7 @@ def test_other_arguments_and_actors_are_told_apart() -> None:
     assert len(desk.records.all) == MOST_READS + 2
     huge = Start(services=["y" * 100] * 1000)
     desk.done(huge, Actor(Role.ADMIN, "token eve"), UnknownService("no"))
-    assert not any(one.command is huge for one in desk.auditor._minutes._minutes.values())
+    assert not any(one.command is huge for one in desk.auditor._summaries._summaries.values())
     desk.auditor.close()
     assert desk.records.all[-1]["times"] == MOST_READS + 2
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from holdfast.adapters import audit_log
 from holdfast.adapters.audit_log import AuditLog
-from holdfast.app.audit import shares
+from holdfast.app.audit import limits
 from holdfast.app.audit.auditor import Auditor
-from holdfast.app.audit.shares import DAY
+from holdfast.app.audit.limits import DAY
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.command import Done, Door
 from holdfast.vocabulary.files import ReadFile
@@ -82,7 +82,7 @@ class Stage:
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """A record of 1 MiB; the shares are parts of it, and what is counted is told less often."""
-    monkeypatch.setattr(shares, "FOLD_SECONDS", 6 * 3600.0)
+    monkeypatch.setattr(limits, "OVERFLOW_SECONDS", 6 * 3600.0)
     monkeypatch.setattr(audit_log, "FILE_BYTES", 32 * 1024)
     monkeypatch.setattr(audit_log, "MOST_FILES", 32)
 
