@@ -275,7 +275,7 @@ class Files:
             change = self._carry_out(roots, wanted, about._replace(undoes=record.id)).id
             self._remove_folders(roots, entries)
         files = [
-            changes.told_file(
+            changes.changed_file(
                 Entry(
                     root=entry.root,
                     folder=entry.folder,
@@ -283,7 +283,7 @@ class Files:
                     before=entry.after,
                     after=entry.before,
                 ),
-                self._told_entry(roots, entry),
+                self._path_of(roots, entry),
             )
             for entry in entries
         ]
@@ -344,16 +344,16 @@ class Files:
         if command.path is not None:
             located = roots.locate(command.path, command.root)
         limit = max(1, min(command.limit, MOST_CHANGES_TOLD))
-        found, is_cut = changes.told(
+        found, is_cut = changes.list_changes(
             self._store,
             located,
             limit,
-            lambda entry: self._told_entry(roots, entry),
+            lambda entry: self._path_of(roots, entry),
             lambda entry: roots.denials.reason(changes.located_of(entry)) is None,
         )
         return ChangesResult(changes=found, truncated=is_cut)
 
-    def _told_entry(self, roots: Roots, entry: Entry) -> str:
+    def _path_of(self, roots: Roots, entry: Entry) -> str:
         return roots.told(changes.located_of(entry))
 
     def _carry_out(self, roots: Roots, wanted: list[WantedFile], about: Origin) -> Record:

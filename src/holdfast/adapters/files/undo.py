@@ -40,7 +40,7 @@ def etag_in(state: State | None) -> str | None:
     return None if state is None else state.hash[:ETAG_LENGTH]
 
 
-def told_file(entry: Entry, path: str, *, undone: bool = False) -> ChangedFile:
+def changed_file(entry: Entry, path: str, *, undone: bool = False) -> ChangedFile:
     before, after = entry.before, entry.after
     return ChangedFile(
         path=path,
@@ -71,7 +71,7 @@ class UndoneFiles:
         return [entry for entry in record.entries if not self.has(record, entry)]
 
 
-def told(
+def list_changes(
     store: ChangeStore,
     located: Located | None,
     limit: int,
@@ -89,7 +89,7 @@ def told(
             continue
         if len(found) == limit:
             return found, True
-        files = [told_file(e, path_of(e), undone=undone.has(record, e)) for e in entries]
+        files = [changed_file(e, path_of(e), undone=undone.has(record, e)) for e in entries]
         found.append(
             FileChange(
                 change=record.id,

@@ -134,7 +134,7 @@ def security_metrics(context: Context) -> dict[str, Any]:
         return {}
     lockdown = authority.lockdown
     return {
-        "security": authority.advanced.counters.told(
+        "security": authority.advanced.counters.metrics(
             waiting=len(authority.approvals.waiting),
             locked_down=lockdown.now is not None,
         )

@@ -71,7 +71,7 @@ def hello(context: Context, command: Hello, actor: Actor) -> HelloResult:
         actor=actor.name,
         role=actor.role.value,
         runtime_mode=context.authority.modes.now,
-        lockdown=context.authority.told_lockdown(),
+        lockdown=context.authority.lockdown_facts(),
         doors=context.doors if is_given else {},
         fingerprint=context.gate.door.fingerprint,
         no_assistants=context.gate.shut,

@@ -140,7 +140,7 @@ class Approvals:
         )
         why = f"nobody approved it within {format_duration(policy.approve_within)}"
         pending.timer = self._call_later(policy.approve_within, lambda: self._expire(pending, why))
-        self._recorder.event(Kind.APPROVAL_REQUESTED, **_told(info))
+        self._recorder.event(Kind.APPROVAL_REQUESTED, **_event_data(info))
         return pending
 
     def find(self, approval: str) -> PendingApproval:
@@ -197,10 +197,10 @@ class Approvals:
 
     def _end(self, info: ApprovalInfo) -> None:
         self._over.append(info)
-        self._recorder.event(_KINDS[info.state], **_told(info))
+        self._recorder.event(_KINDS[info.state], **_event_data(info))
         self.on_decided(info.state)
 
 
-def _told(info: ApprovalInfo) -> dict[str, Any]:
+def _event_data(info: ApprovalInfo) -> dict[str, Any]:
     facts: dict[str, Any] = msgspec.to_builtins(info)
     return {name: value for name, value in facts.items() if value not in (None, {})}

@@ -22,7 +22,7 @@ class Authority(msgspec.Struct, frozen=True):
     def advanced(self) -> AdvancedServices | None:
         return self.modes.container.advanced_services
 
-    def told_lockdown(self) -> dict[str, Any] | None:
+    def lockdown_facts(self) -> dict[str, Any] | None:
         lockdown = self.lockdown.now
         return None if lockdown is None else msgspec.to_builtins(lockdown)
 
@@ -31,6 +31,6 @@ class Authority(msgspec.Struct, frozen=True):
         waiting = len(self.approvals.waiting)
         return {
             "runtime_mode": self.modes.now,
-            "lockdown": self.told_lockdown() or msgspec.UNSET,
+            "lockdown": self.lockdown_facts() or msgspec.UNSET,
             "approvals": waiting or msgspec.UNSET,
         }

@@ -83,7 +83,7 @@ class SecurityCounters:
             self._is_saving = True
             self._later(SAVE_SECONDS, self.save)
 
-    def told(self, *, waiting: int, locked_down: bool) -> SecurityMetrics:
+    def metrics(self, *, waiting: int, locked_down: bool) -> SecurityMetrics:
         return SecurityMetrics(
             refusals=[
                 {"reason": cause, "door": door, "role": role, "count": count}

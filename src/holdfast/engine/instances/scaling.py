@@ -87,7 +87,7 @@ class Scaling:
         ]
         return [instance for index, instance in sorted(found, reverse=True) if index > count]
 
-    def told(self) -> dict[str, str]:
+    def differences(self) -> dict[str, str]:
         """Return in words what differs from the configuration."""
         return {
             name: f"scaled to {it.wanted}, configured {it.configured}"
@@ -99,7 +99,7 @@ class Scaling:
         """Return which of these differences the given templates would keep."""
         return {
             name: words
-            for name, words in self.told().items()
+            for name, words in self.differences().items()
             if name in templates and templates[name].instances == self._scales[name].configured
         }
 
@@ -122,7 +122,7 @@ class Scaling:
         self._say(name)
 
     def _say(self, name: str) -> None:
-        words = self.told().get(name)
+        words = self.differences().get(name)
         for runner in self._roster.runners.values():
             if runner.declaration.spec.template == name:
                 runner.set_scaled(words)
