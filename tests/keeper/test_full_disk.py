@@ -213,7 +213,7 @@ def test_a_follower_is_told_beside_many_answers() -> None:
         connection.send({"notice": "second"})
         connection.grew("web", 5)
         for number in range(32):
-            connection.owe(number, run)
+            connection.reply_later(number, run)
         connection.state()
 
     loop.call_later(0, turn)

@@ -1,0 +1,1 @@
+"""The process that holds: spawns, reaps, records, keeps descriptors. Standard library only."""

@@ -1,0 +1,1 @@
+"""Processes beyond the main one: trees, orphans, cgroups, and survivors of earlier keepers."""

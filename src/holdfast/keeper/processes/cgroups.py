@@ -1,11 +1,12 @@
-"""The cgroup v2 directory of each run, where the kernel lets us have one.
+"""The cgroup v2 directory of each run, and the limits in it, where the kernel allows them.
 
-Owns `holdfast-HASH/` beneath the keeper's own cgroup and all that is in it. A machine
-without a writable tree is normal: `root` is None and every call answers quietly.
-Never moves the keeper itself and never touches a directory that no keeper made.
+Owns `holdfast-HASH/` in the keeper's own cgroup, and everything in it. Many machines have no
+writable tree: then `root` is None, and every call does nothing. Where a controller is not ours to
+use, its limit is not enforced, and the answer says so. Never moves the keeper itself, and never
+touches a directory that no keeper made.
 
-A keeper shares a lock on its directory as long as it lives, and the kernel lets go of it
-when the keeper dies: whoever has the lock alone knows that the directory is nobody's.
+A living keeper shares a lock on its directory, and the kernel releases it when the keeper dies. So
+a process that gets the lock exclusively knows that no keeper uses the directory.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Cgroups:
         return self.root is not None and os.path.exists(f"{self.root}/cgroup.kill")
 
     def create(self, run_id: str) -> str | None:
-        """A fresh directory for a run; an existing one is taken over."""
+        """Make a directory for a run; an existing one is used."""
         if self.root is None or not run_id or "/" in run_id or run_id in (".", ".."):
             return None
         path = f"{self.root}/{run_id}"
@@ -74,11 +75,11 @@ class Cgroups:
         return path, enforced
 
     def place(self, path: str, pid: int) -> bool:
-        """Move a process (with all its threads) in; what it forked before stays outside."""
+        """Move a process with all its threads in. Its children stay where they are."""
         return kernel_files.write(f"{path}/cgroup.procs", b"%d" % pid)
 
     def pids(self, path: str) -> list[int]:
-        """Living processes in the cgroup and in those nested in it."""
+        """The living processes in the cgroup and in nested ones."""
         data = kernel_files.read(f"{path}/cgroup.procs") or b""
         found = [pid for pid in map(int, data.split()) if pid > 0]
         for child in _nested(path):
@@ -92,36 +93,36 @@ class Cgroups:
         return (kernel_files.read(f"{path}/cgroup.freeze") or b"").startswith(b"1")
 
     def frozen(self, run_id: str) -> str | None:
-        """The directory that an earlier keeper made for a run, if it froze it."""
+        """The directory of a run that an earlier keeper froze."""
         path = f"{self.root}/{run_id}"
         return path if self.root is not None and self.is_frozen(path) else None
 
     def kill(self, path: str) -> bool:
-        """SIGKILL to everything inside at once; False where the kernel cannot (before 5.14)."""
+        """Send SIGKILL to all processes inside at once; False before Linux 5.14."""
         return kernel_files.write(f"{path}/cgroup.kill", b"1")
 
     def freeze(self, path: str, on: bool) -> bool:
         return kernel_files.write(f"{path}/cgroup.freeze", b"1" if on else b"0")
 
     def remove(self, path: str) -> None:
-        """Remove the directory, nested ones first; one that is still busy stays."""
+        """Remove the directory, nested ones first. A busy one stays."""
         if self.root is None or not path.startswith(f"{self.root}/"):
             return
         _remove(path)
 
     def remove_left(self) -> Iterator[None]:
-        """Remove the empty roots of keepers that were killed, a directory with each step."""
+        """Remove the empty roots of killed keepers, one directory with each step."""
         parent = None if self.root is None else os.path.dirname(self.root)
         for path in _nested(parent) if parent else ():
             if not _is_root(path) or path == self.root or self.is_populated(path):
                 continue
             for part in (*_nested(path), path):
-                # Asked anew for each: its next keeper may have begun meanwhile.
+                # The lock is asked for again each time: its next keeper may have started.
                 _remove_if_left(path, part)
                 yield
 
     def close(self) -> None:
-        """Remove our own root if no run is left in it."""
+        """Remove our own root if it is empty."""
         if self.root is not None:
             _rmdir(self.root)
             self.root = None
@@ -140,7 +141,7 @@ def _make_root(project_hash: str) -> str | None:
     path = f"{parent.rstrip('/')}/{_PREFIX}{project_hash}"
     if not _make(path):
         return None
-    # A cgroup v1 hierarchy has cgroup.procs too, but neither events nor our rules.
+    # A cgroup v1 hierarchy has cgroup.procs, too, but no cgroup.events.
     if os.access(f"{path}/cgroup.procs", os.W_OK) and os.path.exists(f"{path}/cgroup.events"):
         return path
     _rmdir(path)
@@ -148,8 +149,8 @@ def _make_root(project_hash: str) -> str | None:
 
 
 def _share(path: str) -> int | None:
-    """Our lock on the directory, made anew if it was removed before we had it; None where nobody
-    lets us have one. Who is about to remove it has it to himself for a moment."""
+    """Share the lock of the directory; None if that is not possible. Another keeper may hold it
+    exclusively for a moment and remove the directory, which is then made again."""
     for _ in range(_TRIES):
         fd = _locked(path, fcntl.LOCK_SH)
         try:
@@ -178,7 +179,7 @@ def _locked(path: str, kind: int) -> int | None:
 
 
 def _remove_if_left(root: str, path: str) -> None:
-    """Remove this part of a root whose keeper is gone; what is busy or a living one's stays."""
+    """Remove this part of a root if its keeper is gone. A busy part stays."""
     fd = _locked(root, fcntl.LOCK_EX)
     if fd is not None:
         _remove(path)
@@ -186,7 +187,7 @@ def _remove_if_left(root: str, path: str) -> None:
 
 
 def _is_root(path: str) -> bool:
-    """Whether the name is one that a keeper gives: others may begin alike."""
+    """Whether a keeper gave this name. Others may begin with the same prefix."""
     name = os.path.basename(path)
     digits = name[len(_PREFIX) :]
     is_hash = len(digits) == _HASH_DIGITS and not digits.strip("0123456789abcdef")
@@ -194,7 +195,7 @@ def _is_root(path: str) -> bool:
 
 
 def _own_directory() -> str | None:
-    """Where the cgroup of this process is mounted, if it is visible from here."""
+    """The directory of this process's own cgroup, if it is visible from here."""
     own = None
     for line in (kernel_files.read("/proc/self/cgroup") or b"").decode().splitlines():
         if line.startswith("0::"):
@@ -220,7 +221,7 @@ def _make(path: str) -> bool:
 
 def _nested(path: str) -> list[str]:
     try:
-        # The link count of a cgroup directory tells whether there is anything to list.
+        # The link count of a cgroup directory tells whether it has nested ones.
         if os.stat(path).st_nlink <= 2:
             return []
         with os.scandir(path) as entries:
@@ -239,26 +240,27 @@ def _rmdir(path: str) -> None:
     try:
         os.rmdir(path)
     except OSError:
-        # Busy, or gone already: a cgroup that stays behind is harmless.
+        # It is busy, or gone already. A cgroup that stays behind is harmless.
         return
 
 
 def _switch_on(root: str, wanted: list[str]) -> set[str]:
-    """Which of these the cgroups below this one have; switched on if that is allowed."""
+    """Switch these controllers on for the cgroups below this one, if that is allowed. Returns all
+    that are on."""
     on = _names_in(f"{root}/cgroup.subtree_control")
     for name in wanted:
         if name in on:
             continue
         if name not in _names_in(f"{root}/cgroup.controllers"):
             parent = root.rpartition("/")[0]
-            # Refused by the kernel where processes are in the parent itself: our own, mostly.
+            # The kernel refuses this if processes are in the parent itself, as we often are.
             kernel_files.write(f"{parent}/cgroup.subtree_control", f"+{name}".encode())
         kernel_files.write(f"{root}/cgroup.subtree_control", f"+{name}".encode())
     return _names_in(f"{root}/cgroup.subtree_control")
 
 
 def oom_kills(path: str) -> int:
-    """How many processes of the cgroup the kernel has killed because of its limit."""
+    """How many processes of the cgroup the kernel killed because of its memory limit."""
     for line in (kernel_files.read(f"{path}/memory.events") or b"").splitlines():
         name, _, count = line.partition(b" ")
         if name == b"oom_kill" and count.isdigit():
@@ -268,7 +270,7 @@ def oom_kills(path: str) -> int:
 
 def _limit(path: str, name: str, value: float) -> bool:
     if name == "memory":
-        # One process that is killed alone leaves a tree that nobody understands.
+        # Kill the whole tree: a tree without one of its processes would be in a strange state.
         kernel_files.write(f"{path}/memory.oom.group", b"1")
         return kernel_files.write(f"{path}/memory.max", b"%d" % value)
     if name == "cpu":
@@ -282,7 +284,7 @@ def _names_in(path: str) -> set[str]:
 
 
 def hash_of(state: str) -> str:
-    """Names this keeper's cgroup; the same for every keeper of one state folder."""
+    """A hash that names the cgroup; the same for every keeper of one state folder."""
     value = 0xCBF29CE484222325
     for byte in os.fsencode(os.path.realpath(state)):
         value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF

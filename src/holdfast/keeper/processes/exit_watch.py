@@ -1,7 +1,7 @@
-"""Notices the death of processes that are not the keeper's children.
+"""Notices the exit of processes that are not the keeper's children.
 
-Watches pidfds (kqueue on macOS) in one nested poll object. Reads the exit status of a zombie, or
-asks the kernel once it is reaped; where neither tells, the status is unknown (None).
+Watches pidfds (on macOS a kqueue) in one nested poll object. Reads the exit status from the zombie,
+or asks the kernel for it once the process is reaped. If neither tells it, the status is None.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     OnDeath = Callable[[int | None], None]
     Watched = tuple[int | None, OnDeath, Callable[[], None], str]
 
-_REAP_PATIENCE_SECONDS = 2.0
+_REAP_SECONDS = 2.0
 _POLL_SECONDS = 1.0
 
 
@@ -46,8 +46,8 @@ class ExitWatch:
         on_death: OnDeath,
         on_zombie: Callable[[], None],
     ) -> None:
-        """The pidfd stays the caller's, and must stay open until `on_death`. `on_zombie` is
-        called when it is dead, but its parent has not taken its status yet."""
+        """Watch a process. The caller keeps the pidfd open until `on_death`. `on_zombie` is called
+        if the process is dead and its parent has not reaped it yet."""
         self._watched[pid] = watched = (pidfd, on_death, on_zombie, start_time)
         if sys.platform == "linux":
             if pidfd is None:
@@ -88,16 +88,16 @@ class ExitWatch:
             if status is not None or events & select.EPOLLHUP or not self._has_exit_info:
                 self._dead(pid, status=status)
             else:
-                # Its status comes with the reaping.
+                # The kernel tells its status once it is reaped.
                 self._give_up_later(pid)
                 self._watched[pid][2]()
 
     def _give_up_later(self, pid: int) -> None:
         watched = self._watched[pid]
-        self._loop.call_later(_REAP_PATIENCE_SECONDS, lambda: self._dead(pid, watched))
+        self._loop.call_later(_REAP_SECONDS, lambda: self._dead(pid, watched))
 
     def _look(self, pid: int, start_time: str, watched: Watched) -> None:
-        """Without a pidfd (Linux before 5.3) only looking again tells."""
+        """Look again every second: there is no pidfd (Linux before 5.3)."""
         if self._watched.get(pid) is not watched:
             return
         found = processes.process(pid)
@@ -107,7 +107,7 @@ class ExitWatch:
             self._loop.call_later(_POLL_SECONDS, lambda: self._look(pid, start_time, watched))
 
     def _dead(self, pid: int, watched: Watched | None = None, status: int | None = None) -> None:
-        """`watched`: only if it is still this very process that is watched under its pid."""
+        """Call back. With `watched`, only if that is still the process watched under this pid."""
         if pid not in self._watched or watched not in (None, self._watched[pid]):
             return
         pidfd, on_death, *_ = self._watched[pid]

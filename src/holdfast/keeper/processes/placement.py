@@ -1,8 +1,8 @@
-"""Puts each new run into its cgroup, after it was announced, and removes it in the end.
+"""Moves each new run into its cgroup after it was announced, and removes the cgroup at the end.
 
-Late, because the first move after a pause takes the kernel 5 to 13 ms, and a burst of starts
-shall not wait for it; what ended at once is never moved. What a run forked before it was
-moved is brought in by passes that repeat until none is found outside.
+It does so late, because the first move after a pause takes the kernel 5 to 13 ms, and a burst of
+starts should not wait for that. A run that ends at once is never moved. Processes that a run forked
+before its move are brought in by passes, until a pass finds none outside.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_PASSES = 50
 
 
 class Placement:
-    """Queue of runs that are to be moved, and those whose early children are sought."""
+    """The queue of runs to be moved, and the runs whose early children are looked for."""
 
     def __init__(self, loop: Loop, cgroups: Cgroups, children: Children) -> None:
         self._loop = loop
@@ -52,7 +52,7 @@ class Placement:
         self._waiting.append(run)
 
     def remove(self, path: str) -> None:
-        """Later, too: removing takes the kernel longer than a restart can wait."""
+        """Remove a cgroup later: that takes the kernel longer than a restart can wait."""
         if not self._stale:
             self._loop.call_later(_REMOVE_AFTER_SECONDS, self.remove_stale)
         self._stale.append(path)
@@ -63,7 +63,7 @@ class Placement:
             self._cgroups.remove(path)
 
     def sweep(self) -> None:
-        """Remove what keepers that were killed left behind; what still lives there stays."""
+        """Remove the cgroups that killed keepers left. Those with processes stay."""
         root = self._cgroups.root
         if root is None:
             return
@@ -71,11 +71,11 @@ class Placement:
             with os.scandir(root) as entries:
                 found = [entry for entry in entries if entry.is_dir()]
         except OSError:
-            return  # what stays behind is harmless
+            return  # a cgroup that stays behind is harmless
         for entry in found:
             if entry.name not in self._children.runs:
                 self._cgroups.remove(entry.path)
-        # What keepers of other projects left can wait until ours has started its services.
+        # Cgroups of other projects can wait until our services are started.
         steps = self._cgroups.remove_left()
         self._loop.call_later(_CALM_SECONDS, lambda: self._sweep_others(steps))
 
@@ -128,7 +128,7 @@ class Placement:
             self._loop.call_later(_PASS_AFTER_SECONDS, self._settle)
 
     def _bring_in(self, run: Run, path: str) -> bool:
-        """One pass; true if something was outside and another pass is due."""
+        """One pass. True if a process was outside, so that another pass is due."""
         inside = set(self._cgroups.pids(path))
         outside = [found for found in run.tree.processes() if found.pid not in inside]
         moved = [found for found in outside if self._cgroups.place(path, found.pid)]

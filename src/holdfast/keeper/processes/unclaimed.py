@@ -1,8 +1,8 @@
 """Processes that descend from the keeper although no run owns them.
 
-A run owns its orphans by their mark (`run_marks`), session, environment, output or cgroup. What
-has lost all of these on purpose is listed here, and ended with everything else when the keeper
-ends. Never includes a process of a run, the supervisor, or what is above the keeper's ceiling.
+A run owns its orphans by their mark (`run_marks`), session, environment, output or cgroup. A
+process that removed all of these on purpose is listed here, and ended when the keeper ends. Never
+includes a process of a run, the supervisor, or a process above the keeper's ceiling.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _FRESH_SECONDS = 2.0
 _LARGEST_SHARE = 0.02
-"""Of the keeper's time, for looks at the whole machine."""
+"""The share of the keeper's time that scans of the whole machine may take."""
 _MOST_LOOKED_AT = 500
 
 
@@ -43,21 +43,20 @@ class UnclaimedProcesses:
         self._children = children
         self._cgroups = cgroups
         self._ceilings = ceilings
-        # Orphans of a keeper that died are not this one's children: they went to init.
+        # Orphans of a dead keeper are not our children: they went to init.
         self._scans = bool(ceilings) if is_successor else len(ceilings) > 1
         self._scanned: list[Process] = []
         self._scan_due = 0.0
 
     def facts(self) -> list[ProcessName]:
-        """As the protocol lists them; asked for often, so that only some orphans are looked at."""
-        return [{"pid": it.pid, "name": it.name} for it in self.processes(is_rough=True)]
+        """As the protocol lists them. Asked for often, so only some orphans are looked at."""
+        return [{"pid": one.pid, "name": one.name} for one in self.processes(is_rough=True)]
 
     def processes(self, *, is_rough: bool = False) -> list[Process]:
-        """Each of them without its descendants. Rough: of very many orphans only the first; and
-        where the whole machine has to be searched, that may have been two seconds ago, or as long
-        as its many processes make it cost too much."""
+        """All of them, without their descendants. Rough: only the first of very many orphans; and a
+        scan of the whole machine may be two seconds old, or older if scans cost much time."""
         if not own_process.is_subreaper():
-            return []  # orphans do not come to us
+            return []  # orphans do not become our children
         known = self._children.known_children()
         pids = [pid for pid in host.own_children() if pid not in known]
         orphans = map(host.process, pids[:_MOST_LOOKED_AT] if is_rough else pids)
@@ -68,7 +67,7 @@ class UnclaimedProcesses:
         return [it for it in found if not is_owned(it, trees) and not self._is_above(it)]
 
     def end(self, grace: float, loop: Loop, then: Callable[[], None]) -> None:
-        """End them with all that they started; `then` follows when that is done."""
+        """End them and everything that they started. `then` is called when that is done."""
         if not self.processes():
             then()
             return
@@ -87,7 +86,7 @@ class UnclaimedProcesses:
         )
 
     def _is_above(self, process: Process) -> bool:
-        """Whether it came to us from elsewhere, as to the first process of a container."""
+        """Whether it is not ours: orphans of others come to the first process of a container."""
         if not self._ceilings:
             return False
         limits = run_marks.read(process.pid)
@@ -101,8 +100,8 @@ class UnclaimedProcesses:
         return [it for it in self._scanned if host.is_alive(it)]
 
     def _scan(self) -> list[Process]:
-        """Whatever has a ceiling of ours, which no other Holdfast has, and descends neither from us
-        nor from another process that is found."""
+        """Processes with a ceiling of ours, which no other Holdfast has, that descend neither from
+        us nor from another such process."""
         everybody = {it.pid: it for it in host.all_processes() if it.session and it.is_alive}
         ours = {os.getpid(), *self._children.known_children()}
         found = {
@@ -133,7 +132,7 @@ def _is_below(process: Process, ours: set[int], everybody: dict[int, Process]) -
 
 
 class _UnclaimedTree(Tree):
-    """All of them with their descendants, as a tree that can be ended."""
+    """All unclaimed processes with their descendants, as a tree that can be ended."""
 
     __slots__ = ("_unclaimed",)
 

@@ -1,9 +1,9 @@
-"""Runs that live, but of which no table tells: found by what their environment says, and by the
-mark of their run (`run_marks`), which stays when the environment is emptied.
+"""Runs that live and are in no table: the protocol calls them strays.
 
-A keeper that dies between a spawn and its answer leaves such a run. Looks through all
-processes, which is slow: only for a keeper that has just begun. Ends only what a run left
-whose main process is gone, and only when asked to.
+A keeper that dies between a spawn and its reply leaves such a run. It is found by its environment,
+by `runs.jsonl`, and by its mark (`run_marks`), which stays when the environment is emptied. This
+reads all processes of the machine, which is slow, so only a keeper that has just started does it.
+Ends nothing, except for leftovers of a run whose main process is gone, when it is asked to.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     Marks = dict[str, str]
 
 RUN_ID, SERVICE, STATE = "HOLDFAST_RUN_ID", "HOLDFAST_SERVICE", "HOLDFAST_STATE"
-_EXEC_PATIENCE_SECONDS = 0.02
+_EXEC_SECONDS = 0.02
 
 
 class UnlistedRun:
-    """The main process of a run, or the place where it was: then it has no start time."""
+    """An unlisted run, by its main process. Without a start time the main process is gone."""
 
     __slots__ = ("marks", "number", "pid", "start_time")
 
@@ -49,14 +49,14 @@ class UnlistedRun:
         self.start_time = start_time
         self.marks = marks
         self.number = number
-        """Of its run, 0 where only its environment told of it."""
+        """The number of the run; 0 if only its environment tells of it."""
 
     @property
     def run_id(self) -> str:
         return self.marks[RUN_ID]
 
     def facts(self) -> RunRecord:
-        """Itself as the protocol describes it."""
+        """The run as the protocol describes it."""
         return {
             "run_id": self.run_id,
             "service": self.marks[SERVICE],
@@ -68,7 +68,7 @@ class UnlistedRun:
 
 
 class UnlistedRuns:
-    """Marks the runs of one state folder, and finds those that are in no table."""
+    """Marks the runs of one state folder, and finds those that are not in the table."""
 
     def __init__(self, children: Children, journal: Journal, cgroups: Cgroups) -> None:
         self._children = children
@@ -82,17 +82,17 @@ class UnlistedRuns:
         """Starts that an earlier keeper had begun, with the processes that may be theirs."""
 
     def marks(self, run_id: str, service: str, kind: str, told: str | None = None) -> Marks:
-        """What the environment of a new run is to say."""
+        """The variables that mark the environment of a new run."""
         if kind == "task":
-            # Never to be taken for the service itself, for which it may say that it works.
+            # A task must not be taken for the service, in whose name it may say that it is ready.
             return {RUN_ID: run_id, SERVICE: told or service, STATE: ""}
         return {RUN_ID: run_id, SERVICE: service, STATE: self._project}
 
     def take_pending(self, pending: list[SpawnRequest]) -> None:
-        """Go on with those of these runs that an earlier keeper began before it could say so.
+        """Go on with those of these runs that a dead keeper began and could not announce.
 
-        A process that is about to execute its program holds the other end of our link; so
-        whatever there will ever be is there by now.
+        A process between fork and exec holds the other end of the link, and that is closed by now.
+        So every process that there will be is there.
         """
         wanted = {facts["run_id"]: facts for facts in pending if self._is_new(facts["run_id"])}
         if not wanted:
@@ -109,8 +109,8 @@ class UnlistedRuns:
                 sys.excepthook(*sys.exc_info())
 
     def unknown(self) -> Collection[UnlistedRun]:
-        """What lives of this state folder's services although the table does not have it. Where
-        the journal tells of the main process's end, there is no start time either."""
+        """The live runs of this state folder that are not in the table. A run whose exit is in the
+        journal is told without a start time."""
         known = self._children.runs
 
         def is_unknown(marks: Marks) -> bool:
@@ -133,13 +133,13 @@ class UnlistedRuns:
         return self._found
 
     def unlisted_marks(self) -> Collection[int]:
-        """The marks of further runs of which a process lives, as of the last look: they may be of
-        anybody's Holdfast."""
+        """The marks of further runs with a living process, as of the last look. They may belong to
+        another Holdfast."""
         return self._unlisted_marks
 
     def _recorded(self) -> list[UnlistedRun]:
-        """Main processes that are known without their environment: by pid and start time, or by
-        the mark of a start. Starts that may have left a process are told in `doubts`."""
+        """Runs that are found without their environment: by pid and start time, or by the mark of
+        an unfinished start. Starts that may have left a process go into `doubts`."""
         records = self._children.records
         found = [_of_record(facts, facts["pid"]) for facts in records.survivors()]
         self.doubts = []
@@ -153,7 +153,7 @@ class UnlistedRuns:
             elif run_marks.can_mark() or not may_be:
                 records.forget(begun["run_id"])
             else:
-                # A whole environment would name the run.
+                # A complete environment would name the run, so it is not this one.
                 told: list[ProcessName] = [
                     {"pid": it.pid, "name": it.name}
                     for it in may_be
@@ -172,13 +172,14 @@ class UnlistedRuns:
         return found
 
     def are_left(self) -> bool:
-        """Whether one that was found lives on, and nobody has taken care of it."""
+        """Whether a run that was found is still alive, and nobody has adopted it."""
         mains = [(processes.process(it.pid), it.start_time) for it in self._found if it.start_time]
         return any(it and it.is_alive and it.start_time == begun for it, begun in mains)
 
     def end_rest(self, asked: EndRestRequest, then: Callable[[], None]) -> list[int]:
-        """End what lives of a run whose main process is gone; `then` follows when nothing does.
-        What it printed is recorded if its number is known. The pids, none if nothing is left."""
+        """End the leftovers of a run whose main process is gone, and call `then` when none is left.
+        Returns their pids; if there are none, `then` is not called. Output that waits in their
+        pipes is recorded if the number of the run is known."""
         rest = self._rest_of(asked["run_id"])
         if not rest:
             return rest
@@ -195,15 +196,15 @@ class UnlistedRuns:
         }
         run = self._children.restore(facts, None)
         if run.exit is not None and kind == "service" and run.run_id not in self._journal:
-            # Nobody is told; but a supervisor that comes meanwhile finds the run, and this.
+            # Nobody is told, but the next supervisor finds the run in the table, and this exit.
             run.exit["empty"], run.exit["leftovers"] = False, rest
             self._journal.add([run.exit])
         self._children.exits.when_over(run, then)
         return rest
 
     def _rest_of(self, run_id: str) -> list[int]:
-        """The processes of a run whose main process is gone. Whether there are any, the last look
-        at everybody tells: another one for each of many runs would take long."""
+        """The leftovers of a run. The last look at all processes tells whether there are any: a new
+        look for each of many runs would take long."""
         if self._living is None:
             self.unknown()
         mark = run_marks.mark_of(run_id)
@@ -227,12 +228,12 @@ def _of_record(facts: Origin, pid: int) -> UnlistedRun:
 
 
 def find(is_wanted: Callable[[Marks], bool], barred: Collection[int]) -> list[UnlistedRun]:
-    """One stray for each run that is wanted and of which a process lives."""
+    """Each wanted run of which a process lives."""
     return [_main_of(members) for members in _members(is_wanted, _candidates(barred)).values()]
 
 
 def _candidates(barred: Collection[int]) -> list[Process]:
-    # Session 0: a kernel thread.
+    # Session 0 is a kernel thread.
     return [
         it
         for it in processes.all_processes()
@@ -245,14 +246,14 @@ def _members(
 ) -> dict[str, list[tuple[Process, Marks]]]:
     runs: dict[str, list[tuple[Process, Marks]]] = {}
     for process in candidates:
-        marks = processes.marks_of(process.pid, _EXEC_PATIENCE_SECONDS)
+        marks = processes.marks_of(process.pid, _EXEC_SECONDS)
         if RUN_ID in marks and is_wanted(marks):
             runs.setdefault(marks[RUN_ID], []).append((process, marks))
     return runs
 
 
 def _main_of(members: list[tuple[Process, Marks]]) -> UnlistedRun:
-    """A run's main process leads the session it was born in; daemons of its own are younger."""
+    """The main process of a run leads a session. Daemons that lead one, too, are younger."""
     leaders = [(it, marks) for it, marks in members if it.session == it.pid]
     if leaders:
         process, marks = min(leaders, key=lambda it: _age_order(it[0]))
@@ -267,7 +268,7 @@ def _age_order(process: Process) -> tuple[float, int]:
 
 
 def _can_be_read(pid: int, number: int) -> bool:
-    """Whether a descriptor is open for both ways, as the ends of our pipes are."""
+    """Whether a descriptor is open for reading and writing, as the ends of our pipes are."""
     for line in (kernel_files.read(f"/proc/{pid}/fdinfo/{number}") or b"").splitlines():
         if line.startswith(b"flags:"):
             return int(line.split()[1], 8) & os.O_ACCMODE == os.O_RDWR
@@ -275,8 +276,8 @@ def _can_be_read(pid: int, number: int) -> bool:
 
 
 def reopen(*pids: int) -> dict[str, int]:
-    """Our own ends of the pipes that processes of one run write to, where the kernel lets us have
-    them."""
+    """Open our own ends of the pipes that processes of one run write to, where the kernel allows
+    it."""
     parts: dict[str, int] = {}
     seen: set[tuple[int, int]] = set()
     places = [(pid, part, number) for pid in pids for part, number in (("out", 1), ("err", 2))]
@@ -289,7 +290,7 @@ def reopen(*pids: int) -> dict[str, int]:
             if not stat.S_ISFIFO(facts.st_mode) or (facts.st_dev, facts.st_ino) in seen:
                 continue
             if not _can_be_read(pid, number):
-                continue  # a pipe of its own, to somebody who would miss what we take
+                continue  # a pipe to another reader, who would miss what we take
             seen.add((facts.st_dev, facts.st_ino))
             parts[part] = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:

@@ -1,0 +1,1 @@
+"""The keeper's protocol: typed messages, framing, connections, and what each word does."""

@@ -1,7 +1,7 @@
 """Connections to the keeper: the supervisor's link and the control socket.
 
-Owns sockets, their half-read and half-sent bytes, and how long one peer may be served
-before the others have their turn. The words themselves are elsewhere.
+Owns the sockets and their half-read and half-sent messages, and lets no peer keep the others
+waiting. Knows no word of the protocol, except for the order of replies to `spawn`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _SLICE_SECONDS = 0.008
 _LOT = 32
 _FEW_DESCRIPTORS = 1024
 _PIECE_BYTES = 8192
-# Long where a run that nobody was told of is found again by its environment, should we be killed.
-_OWED_SECONDS = 1.0 if sys.platform == "linux" else 0.01
+# Long on Linux: if we are killed, a run that nobody was told of is found by its environment.
+_LONGEST_DELAY_SECONDS = 1.0 if sys.platform == "linux" else 0.01
 _RETRY_SECONDS = 0.01
 _CALM_SECONDS = 2.0
 _CONTROL_OUTPUT_LIMIT = 4 << 20
@@ -69,8 +69,8 @@ class Connection:
         self._inbox = wire.Inbox(_CONTROL_LINE_LIMIT if role == "control" else 64 << 20)
         self._outbox = wire.Outbox()
         self._waiting: list[tuple[Received, list[int]]] = []
-        self._owed: list[tuple[Any, Run]] = []
-        self._owed_since = 0.0
+        self._deferred: list[tuple[Any, Run]] = []
+        self._deferred_since = 0.0
         self._grown: dict[str, int] = {}
         self._has_sent = False
         self._is_mute = False
@@ -84,24 +84,24 @@ class Connection:
 
     @property
     def has_requests(self) -> bool:
-        """Some have come, and are not served yet."""
+        """Whether requests have come that are not served yet."""
         return bool(self._waiting)
 
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
-        """Send now or when there is room; descriptors stay the caller's. What follows in the
-        same turn goes out together at its end, or in pieces: waking the peer costs more than most
-        messages."""
+        """Send now, or when there is room. The caller keeps its descriptors. Further messages of
+        the same turn go out together at its end, or in parts: waking the peer costs more than
+        most messages."""
         if not self.is_open or self._is_mute:
             return
-        if self._owed:
-            self._pay()
+        if self._deferred:
+            self._send_deferred()
         is_first, self._has_sent = not self._has_sent, True
         if is_first:
             self._loop.at_turn_end(self._end_turn)
         if not is_first or self._waiting:
             self._outbox.put(message, fds)
             is_long = self._outbox.size > _PIECE_BYTES and not self._waiting
-            # What waits has copies of its descriptors: not where few may be open.
+            # A message that waits holds copies of its descriptors, of which there may be few.
             if (is_long or (fds and self._is_short)) and not self._events & WRITE:
                 self._flush()
             return
@@ -111,7 +111,7 @@ class Connection:
             self._mute(error)
 
     def hand(self, message: Message, fd: int) -> None:
-        """Send at once, and no copy of the descriptor: there may be none left to make one with."""
+        """Send at once, without a copy of the descriptor: there may be none left."""
         if not self.is_open or self._is_mute:
             return
         try:
@@ -120,26 +120,26 @@ class Connection:
         except OSError as error:
             self._mute(error)
 
-    def owe(self, name: Any, run: Run) -> None:
-        """The answer to a spawn, given as soon as no request waits: who wants hundreds of runs
-        has them sooner if nobody is busy with the first ones yet, and every copy of a descriptor
-        makes each spawn dearer."""
-        if not self._owed:
-            self._owed_since = self._loop.now()
-        self._owed.append((name, run))
+    def reply_later(self, name: Any, run: Run) -> None:
+        """Reply to a spawn later, as soon as no request waits. Hundreds of runs are started faster
+        if the supervisor is not busy with the first replies, and each open descriptor slows down
+        the next spawn."""
+        if not self._deferred:
+            self._deferred_since = self._loop.now()
+        self._deferred.append((name, run))
 
-    def _pay(self) -> None:
-        owed, self._owed = self._owed, []
-        for number, (name, run) in enumerate(owed, start=1):
+    def _send_deferred(self) -> None:
+        deferred, self._deferred = self._deferred, []
+        for number, (name, run) in enumerate(deferred, start=1):
             hand_parts(self, {"id": name, **run.beginning()}, run)
             if number % _LOT == 0 and self.is_open:
-                # Each waits with copies of descriptors, of which there may be few.
+                # Each reply holds copies of descriptors, of which there may be few.
                 self._outbox.try_flush(self._sock)
-        if len(owed) >= _LOT:
+        if len(deferred) >= _LOT:
             self._loop.call_later(_CALM_SECONDS, own_process.give_memory_back)
 
     def _has_more(self) -> bool:
-        """Whether further requests are here, or in the socket."""
+        """Whether further requests wait here, or in the socket."""
         if self._waiting:
             return True
         try:
@@ -148,14 +148,14 @@ class Connection:
             return False
 
     def grew(self, service: str, position: int) -> None:
-        """Only the newest position is told to a peer that reads slowly."""
+        """Tell the position. A peer that reads slowly gets only the newest one."""
         if self._outbox.is_empty:
             self.send({"notice": "grew", "service": service, "position": position})
         else:
             self._grown[service] = position
 
     def wait(self) -> None:
-        """Hear nothing until `go_on`."""
+        """Read nothing until `go_on`."""
         self._loop.unwatch(self._sock.fileno())
 
     def go_on(self) -> None:
@@ -204,22 +204,22 @@ class Connection:
         self._serve()
 
     def _serve(self) -> None:
-        """Handle what has come, but let others have their turn."""
+        """Handle the requests that have come, but not for too long: others have their turn."""
         deadline = self._loop.now() + _SLICE_SECONDS
         done = 0
         waiting = self._waiting
         while done < len(waiting) and self.is_open:
             message, fds = waiting[done]
             done += 1
-            # Taken out first: an upgrade inside the call must not hand it on again.
+            # Removed first: an upgrade inside the call must not hand this request over again.
             self._waiting = waiting[done:]
             self._on_message(self, message, fds)
             if self._loop.now() > deadline:
                 break
-        if self._owed and not (
-            self._has_more() and self._loop.now() < self._owed_since + _OWED_SECONDS
+        if self._deferred and not (
+            self._has_more() and self._loop.now() < self._deferred_since + _LONGEST_DELAY_SECONDS
         ):
-            self._pay()
+            self._send_deferred()
         if self.is_open:
             self._watch()
             if self._waiting:
@@ -241,8 +241,8 @@ class Connection:
             self._mute(error)
 
     def _mute(self, error: OSError) -> None:
-        """Nothing can be said to it. If it is gone, what it said before still counts, and is read
-        to its end; one that lives must notice, or it would wait for its answers for ever."""
+        """Nothing can be sent any more. If the peer is gone, its last requests are still read. If
+        it lives, the connection is closed, or it would wait for replies for ever."""
         self._is_mute = True
         self._outbox.close()
         self._watch()
@@ -279,8 +279,8 @@ class Connection:
             self._loop.unwatch(self._sock.fileno())
 
     def state(self) -> dict[str, Any]:
-        """Everything a successor needs to go on with this peer."""
-        self._pay()
+        """This connection as an entry of a handover's table."""
+        self._send_deferred()
         data, fds = self._inbox.state()
         lines, carried = b"", []
         for message, own in self._waiting:
@@ -299,7 +299,7 @@ class Connection:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on where a predecessor stopped."""
+        """Go on where the program image before this one stopped."""
         self.is_greeted = state["is_greeted"]
         self.watched = set(state["watched"])
         self._grown = dict(state.get("grown") or {})
@@ -314,7 +314,7 @@ class Connection:
 
 
 class Door:
-    """The control socket: only this user (and root) may come in."""
+    """A listening socket for peers of this user, and of root."""
 
     def __init__(
         self,
@@ -345,7 +345,7 @@ class Door:
         except BlockingIOError:
             return
         except OSError:
-            # Out of descriptors: the peer waits at the door, and we must not spin there.
+            # No descriptor is left. The peer waits, and we must not spin.
             self._loop.unwatch(self._listener.fileno())
             self._loop.call_later(_RETRY_SECONDS, self._watch)
             return
@@ -361,7 +361,7 @@ class Door:
 
 
 def listen(path: str) -> socket.socket:
-    """A fresh 0600 socket at this path; a stale one is replaced (the lock is ours)."""
+    """Listen at a new socket of mode 0600. A stale one is replaced: we have the lock."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -384,14 +384,14 @@ def close_all(fds: Sequence[int]) -> None:
 def hand_parts(
     connection: Connection, message: Message, run: Run, handed: dict[str, int] | None = None
 ) -> None:
-    """Send a message with copies of a run's descriptors, which it names, and with a pidfd; and
-    with its start time, which makes its pid an identity."""
+    """Send a message with copies of a run's descriptors and a pidfd, all named in `parts`, and with
+    the run's start time, which makes its pid an identity."""
     parts = {**(handed or {}), **run.parts}
     is_ours = run.is_child and not run.tree.is_collected
     pidfd = processes.pidfd_open(run.pid) if is_ours else None
     if pidfd is not None:
         parts["pidfd"] = pidfd
-    told = {**message, "start_time": run.start_time, "parts": [*parts]}
-    connection.send(told, [*parts.values()])
+    complete = {**message, "start_time": run.start_time, "parts": [*parts]}
+    connection.send(complete, [*parts.values()])
     if pidfd is not None:
         os.close(pidfd)

@@ -1,7 +1,7 @@
-"""The words that a peer may say to the keeper, and what each of them does.
+"""The words of the protocol: one method answers each request that a peer may send.
 
-One function a word. Translates between messages and the parts that do the work, and
-turns every failure into an answer with a code; never lets one reach the loop.
+Translates between messages and the parts of the keeper that do the work. Turns every failure into
+a reply with a code, and lets none reach the loop. `messages` has the type of every request.
 """
 
 from __future__ import annotations
@@ -52,14 +52,15 @@ class Refusal(Exception):
 
 
 class Words:
-    """Answers requests."""
+    """Answers requests. The method `do_WORD` does what WORD asks, and returns the reply, or None if
+    the reply comes later."""
 
     def __init__(self, keeper: Keeper) -> None:
         self.keeper = keeper
         self.upgrade: tuple[Connection, Any] | None = None
 
     def handle(self, connection: Connection, message: Received, fds: list[int]) -> None:
-        """Do what a message asks and answer it; descriptors not taken are closed."""
+        """Answer a request. Descriptors that its word does not take are closed."""
         name = message.get("id")
         answer: Answer | None
         try:
@@ -142,7 +143,7 @@ class Words:
             hand_parts(connection, {"id": message.get("id"), **run.beginning()}, run, handed)
             close_all([*handed.values()])
         else:
-            connection.owe(message.get("id"), run)
+            connection.reply_later(message.get("id"), run)
 
     def do_adopt(
         self, connection: Connection, message: messages.AdoptRequest, fds: list[int]
@@ -162,7 +163,7 @@ class Words:
         if message.get("boot_id") not in (None, processes.boot_id()):
             raise Refusal("identity_mismatch", "the machine was restarted since")
         if message.get("cookie") and not (wanted and message.get("boot_id")):
-            # Only half of what identifies a process was recorded: its environment must agree.
+            # Start time or boot is not recorded, so the environment must name the run.
             is_marked = processes.run_id_of(pid) == message["run_id"]
             if not is_marked and not (wanted and processes.hides_marks(pid)):
                 doubt = f"whether process {pid} is of this run is not known"
@@ -210,7 +211,7 @@ class Words:
     def do_adjust(
         self, connection: Connection, message: messages.AdjustRequest, fds: list[int]
     ) -> messages.Reply:
-        """How a live run is ended and how much of its output is kept, from now on."""
+        """Change how a live run is ended, and how much of its output is kept."""
         run = self.run(message)
         if (stop := message.get("stop")) is not None:
             run.stop = stop_of(stop)
@@ -298,10 +299,10 @@ class Words:
     def do_strays(
         self, connection: Connection, message: messages.StraysRequest, fds: list[int]
     ) -> messages.StraysReply:
-        """Runs of this state folder that live, but that no keeper told anybody about."""
+        """List the live runs of this state folder that are in no table."""
         unlisted = self.keeper.children.unlisted
         return {
-            "strays": [it.facts() for it in unlisted.unknown()],
+            "strays": [run.facts() for run in unlisted.unknown()],
             "doubts": unlisted.doubts,
             "marks": list(unlisted.unlisted_marks()),
         }
@@ -309,7 +310,7 @@ class Words:
     def do_end_rest(
         self, connection: Connection, message: messages.EndRestRequest, fds: list[int]
     ) -> messages.EndRestReply | None:
-        """End what a run left, of which nobody was told; answered when that is gone."""
+        """End the leftovers of a run that is in no table. The reply comes when they are gone."""
         children, run_id = self.keeper.children, message["run_id"]
         main = processes.process(int(message["pid"])) if message.get("pid") else None
         if run_id in children.runs:
@@ -325,8 +326,8 @@ class Words:
     def do_stay_off(
         self, connection: Connection, message: messages.StayOffRequest, fds: list[int]
     ) -> messages.Reply:
-        """A person's stop of a service, also of one that has ended: neither a supervisor that hangs
-        nor the next one must undo it."""
+        """A person stops a service, also one that has ended. Neither a supervisor that hangs nor
+        the next one must undo it."""
         self._stay_off(str(message["service"]), float(message.get("grace") or 0.0))
         return {}
 
@@ -340,13 +341,13 @@ class Words:
         return {
             "processes": [
                 {
-                    "pid": it.pid,
-                    "ppid": it.ppid,
-                    "name": it.name,
-                    "state": it.state,
-                    "start_time": it.start_time,
+                    "pid": process.pid,
+                    "ppid": process.ppid,
+                    "name": process.name,
+                    "state": process.state,
+                    "start_time": process.start_time,
                 }
-                for it in self.run(message).tree.processes()
+                for process in self.run(message).tree.processes()
             ]
         }
 
@@ -378,7 +379,7 @@ class Words:
     def do_keep(
         self, connection: Connection, message: messages.KeepRequest, fds: list[int]
     ) -> messages.Reply:
-        """Nothing more than the `kept` that any request may bring."""
+        """Do nothing more than `handle` does with the `kept` of any request."""
         return {}
 
     def do_forget(
@@ -424,7 +425,7 @@ class Words:
     def do_stand_by(
         self, connection: Connection, message: messages.StandByRequest, fds: list[int]
     ) -> messages.Reply:
-        """A supervisor that is replaced has finished; it stays until its successor is `ready`."""
+        """A supervisor that is replaced has finished. It stays until the next one is `ready`."""
         if connection is not self.keeper.link or self.keeper.supervisor.state != "retiring":
             raise Refusal("refused", "only a supervisor that is being replaced stands by")
         self.keeper.stand_by()
@@ -460,7 +461,7 @@ class Words:
     def do_noted(
         self, connection: Connection, message: messages.NotedRequest, fds: list[int]
     ) -> messages.Reply:
-        """The supervisor has taken `shutdown_requested` on itself."""
+        """The supervisor carries out the shutdown that was requested."""
         self.keeper.is_shutdown_noted = True
         return {}
 

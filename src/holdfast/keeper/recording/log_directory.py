@@ -1,8 +1,7 @@
-"""The directory of all logs, as the keeper sees it: which segments lie there, and how
-much free space is left above the floor.
+"""The directory of all logs: its segments, and the free space above the floor.
 
-One listing serves every recorder, because only the keeper adds and removes segments.
-Must never write anything.
+One listing serves every recorder, because only the keeper adds and removes segments. Writes
+nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ FLOOR_BYTES = 64 << 20
 
 
 class LogDirectory:
-    """What the recorders of one directory share."""
+    """Facts about the directory that all recorders share."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -24,7 +23,7 @@ class LogDirectory:
         self._listing: dict[str, list[int]] | None = None
 
     def take(self, service: str) -> list[int]:
-        """The service's segments, oldest first; from now on its recorder keeps the list."""
+        """The segments of a service, oldest first. From now on its recorder keeps the list."""
         if self._listing is None:
             self._listing = segments.list_all(self.directory)
         return self._listing.pop(service, [])
@@ -34,12 +33,12 @@ class LogDirectory:
             self._listing[service] = numbers
 
     def has_space(self, *, is_resuming: bool = False) -> bool:
-        """Ask the file system, and allow some bytes before it need be asked again."""
+        """Ask the file system for free space. Allows some bytes until it must be asked again."""
         facts = os.statvfs(self.directory)
         free = facts.f_bavail * facts.f_frsize
         floor = _floor(facts.f_blocks * facts.f_frsize)
         if is_resuming:
-            # Some distance, lest recording stop again at once.
+            # Keep some distance from the floor, or recording would stop again at once.
             floor += floor // 4
         if free <= floor:
             self.unchecked_room = 0

@@ -1,6 +1,6 @@
 """The recorders, one for each service, kept while the service is likely to run again.
 
-Knows who watches which log and forwards `grew` and `gap`; the bytes are the recorder's.
+Knows which logs are watched, and forwards `grew` and `gap`. The recorder moves the bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Logs:
         self._watched: set[str] = set()
 
     def use(self, service: str, log: LogSettings, state: dict[str, int] | None = None) -> Recorder:
-        """The recorder of a service; give it back with `leave`."""
+        """The recorder of a service. To be given back with `leave`."""
         if timer := self._idle.pop(service, None):
             timer.cancel()
         self._users[service] = self._users.get(service, 0) + 1
@@ -58,7 +58,7 @@ class Logs:
             self._idle[service] = self._loop.call_later(_IDLE_SECONDS, lambda: self._close(service))
 
     def watch(self, services: set[str]) -> None:
-        """These and no others announce that they grew."""
+        """Let the logs of these services, and no others, announce that they grew."""
         self._watched = services
         for service, recorder in self._recorders.items():
             recorder.watching = service in services
@@ -70,8 +70,8 @@ class Logs:
         before: float | None,
         live: Collection[int] = (),
     ) -> tuple[int, int]:
-        """Delete old segments; those with bytes of `live` runs stay. Returns bytes and
-        segments."""
+        """Delete old segments, but none with output of `live` runs. Returns the bytes and the
+        number of segments that were deleted."""
         recorder = self._recorders.get(service)
         if recorder is not None:
             is_over = service not in self._users
@@ -82,7 +82,7 @@ class Logs:
         return deleted
 
     def forget(self, service: str, live: Collection[int] = ()) -> tuple[int, int]:
-        """Delete the whole log of a service; of one that runs, what its `live` runs wrote stays."""
+        """Delete the whole log of a service, except for the output of its `live` runs."""
         if service in self._users:
             return self.prune(service, 1, None, live)
         if timer := self._idle.get(service):
@@ -96,7 +96,7 @@ class Logs:
             recorder.flush()
 
     def states(self) -> dict[str, dict[str, int]]:
-        """What the recorders of services in use know and their files do not."""
+        """What the recorders of running services know and their files do not tell."""
         return {service: self._recorders[service].state() for service in self._users}
 
     def close(self) -> None:

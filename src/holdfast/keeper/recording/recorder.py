@@ -1,9 +1,12 @@
-"""The only writer of a service's log: appends every byte to segments and orders it in
-their index.
+"""The only writer of a service's log: appends all bytes to segments, and orders them in the index.
 
-Owns rotation, the size cap, gaps, and when records become visible. It must never block,
-never tear a record, and never raise for what the file system refuses: that becomes a
+Owns rotation, the size cap, gaps, and the moment when records become visible. It must never block,
+never write half a record, and never raise when the file system refuses: refused bytes become a
 counted gap.
+
+A gap is output that could not be recorded. The index says where it is and how many bytes it has. A
+killed keeper loses its count. So a gap is marked in the index where it begins, as far as the file
+system allows that, and a later recorder that finds such a mark says that the number is unknown.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ _INTERRUPTED = "recording was interrupted"
 
 
 class Track:
-    """A run's part of the log; two of them grow at once while one run relieves another."""
+    """A run's part of the log. Two of them grow at once while one run replaces another."""
 
     __slots__ = ("bytes", "is_marked", "number")
 
@@ -121,23 +124,24 @@ class Recorder:
 
     def limits(self, max_size: int, total_size: int) -> None:
         self._total_size = max(total_size, 2 * SMALLEST_SEGMENT)
-        # At least two segments, or each rotation would delete everything.
+        # The total holds at least two segments, or each rotation would delete everything.
         size = min(max_size, self._total_size // 2, index.LARGEST_SEGMENT)
         self._max_size = max(size, SMALLEST_SEGMENT)
 
     @property
     def run_bytes(self) -> int:
-        """What the newest run has printed."""
+        """How many bytes the newest run has printed."""
         return self._newest.bytes
 
     def begin_run(self, number: int) -> Track:
-        """What is attached from now on belongs to this run; it is marked at its first byte."""
+        """Streams that are attached from now on belong to this run. The index marks the run at its
+        first byte."""
         self._newest = Track(number)
         self._look_at = 0.0
         return self._newest
 
     def resume_run(self, number: int, count: int) -> Track:
-        """Go on with a run of an earlier program image, which had printed so many bytes."""
+        """Go on with a run of an earlier program image, which had printed `count` bytes."""
         if self._newest.number == number:
             return self._newest
         track = Track(number)
@@ -153,15 +157,15 @@ class Recorder:
         transit: int | None = None,
         track: Track | None = None,
     ) -> Source:
-        """Record this descriptor until its end; it is never closed here. A terminal's bytes
-        pass through `transit`, where they are safe."""
+        """Record this descriptor until its end. It is never closed here. A terminal's bytes pass
+        through `transit`, where they are safe."""
         kind = _STREAMS.index(stream)
         source = Source(self, self._loop, fd, kind, on_eof, transit, track or self._newest)
         self._sources.append(source)
         return source
 
     def state(self) -> dict[str, int]:
-        """What the files cannot tell, for the recorder of the next program image."""
+        """What the files do not tell, for the recorder of the next program image."""
         self.flush()
         return {
             "run": self._newest.number,
@@ -173,12 +177,12 @@ class Recorder:
 
     @property
     def is_within_gap(self) -> bool:
-        """Whether output is being lost, or was and could not be said yet."""
+        """Whether output is being lost, or was lost and the index does not say so yet."""
         return bool(self._gap.why)
 
     def recover(self, run_number: int, *, is_within_gap: bool = False) -> Track:
-        """The keeper before us died during this run: note it, index what it left behind,
-        and count what the run has printed. `is_within_gap`: it had told that it could not
+        """Go on with a run whose keeper died: note that, index the bytes that are not indexed, and
+        count what the run has printed. `is_within_gap`: the keeper had said that it could not
         record; its log may not say so."""
         track = self.begin_run(run_number)
         try:
@@ -190,7 +194,7 @@ class Recorder:
                 self._open(is_replacement=True)
             started_at = self._files.find_run(run_number)
         except OSError as error:
-            # Nor could the keeper before us write, it seems: what it lost is unknown.
+            # The dead keeper probably could not write, either. How much it lost is unknown.
             self._files.has_mark = not self._files.is_open
             self.refuse(error)
             return track
@@ -207,9 +211,9 @@ class Recorder:
         *,
         live: Collection[int] | None = (),
     ) -> tuple[int, int]:
-        """Delete old segments and return (bytes, segments). The newest stays, and so do those
-        with bytes of `live` runs. None: no run is in progress, and the newest goes, too; an empty
-        one goes on from its position."""
+        """Delete old segments; returns their bytes and number. The newest segment stays, and so do
+        segments with bytes of `live` runs. With `live` None no run is in progress: the newest
+        segment goes, too, and an empty one continues at its position."""
         files = self._files
         files.locate()
         if live is None and before is not None:
@@ -238,10 +242,10 @@ class Recorder:
             self.flush()
             files.rotate(stamp())
         except OSError:
-            return  # a disk that is full: what was closed before goes, this stays
+            return  # the disk is full: this segment stays, older ones go
 
     def flush(self) -> None:
-        """Make everything recorded so far visible to readers."""
+        """Make everything that was recorded visible to readers."""
         self._finish_chunk()
         if self._flush_timer is not None:
             self._flush_timer.cancel()
@@ -256,7 +260,7 @@ class Recorder:
             self._on_grew(self.service, self._files.position)
 
     def settle(self) -> None:
-        """A stream ended: nothing may come any more that would write down an open gap."""
+        """A stream ended. Write an open gap now: no further byte may come to close it."""
         if self._gap.why and self._gap.lost and self.room():
             self._finish_chunk()
             try:
@@ -266,7 +270,7 @@ class Recorder:
         self.flush()
 
     def close(self) -> None:
-        """Write what is pending and let go of every file."""
+        """Write what is pending, and close every file."""
         for source in list(self._sources):
             source.detach()
         self._retry_at = 0.0
@@ -280,8 +284,8 @@ class Recorder:
         return self._files.is_open
 
     def room(self) -> int:
-        """How many bytes the current segment takes; opens the next one when it is full.
-        0 while the log refuses: then bytes are to be discarded and counted."""
+        """How many bytes the current segment takes. Opens the next segment when it is full. 0 while
+        the file system refuses: then bytes are to be discarded and counted."""
         if self._gap.why and self._loop.now() < self._retry_at:
             return 0
         while True:
@@ -317,7 +321,7 @@ class Recorder:
             if not files.drop_oldest():
                 break
         if was_within_gap:
-            self.flush()  # its size is known only here until it is written
+            self.flush()  # only our memory knows the size of the gap until it is written
         elif self._flush_timer is None:
             wait = self._flushed_at + FLUSH_SECONDS - self._loop.now()
             if wait <= 0:
@@ -328,7 +332,7 @@ class Recorder:
             self.flush()
 
     def refuse(self, error: OSError) -> None:
-        """The file system refused. Give up old segments first; else begin a gap."""
+        """The file system refused. Delete old segments first; if there are none, begin a gap."""
         if error.errno in _FULL and self._files.drop_oldest():
             return
         self._retry_at = self._loop.now() + RETRY_SECONDS
@@ -336,7 +340,7 @@ class Recorder:
         self._finish_chunk()
 
     def mark_gap(self) -> None:
-        """Something is about to be lost: whoever finds no count must find that."""
+        """Mark in the index that bytes are about to be lost, in case the count is lost, too."""
         if self._gap.mark() and self.watching:
             self._on_grew(self.service, self._files.position)
 
@@ -408,7 +412,8 @@ class Recorder:
         self._chunk_kind = -1
 
     def _try_index(self) -> bool:
-        """False when a gap began; after old segments made way it is worth another try."""
+        """Write the index. False if a gap began. True also if segments were deleted to make room:
+        then another try makes sense."""
         try:
             self._files.write_index()
         except OSError as error:
@@ -421,7 +426,7 @@ class Recorder:
 
 
 class Gap:
-    """Of one log; there is one while `why` says so."""
+    """The gap of one log. There is one while `why` is not empty."""
 
     __slots__ = ("_files", "_is_counted", "_marked", "_service", "_tell", "lost", "why")
 
@@ -451,13 +456,13 @@ class Gap:
             self._tell(self._service, "begin", 0, why)
 
     def inherit(self, why: str) -> None:
-        """The log was left within a gap, or damaged: how much was lost then nobody knows."""
+        """The log was left within a gap, or damaged: how much was lost is unknown."""
         self.why = self.why or why
         self._is_counted = False
 
     def mark(self) -> bool:
-        """Say in the index that it began, once in a segment; whether that was written now, and
-        with it all that was pending."""
+        """Mark in the index that the gap began, once in each segment. Returns whether that was
+        written now, and with it all pending records."""
         files = self._files
         if not files.is_open or self._marked == files.number:
             return False
@@ -469,7 +474,7 @@ class Gap:
         return True
 
     def _flag(self) -> bool:
-        """Say it in the header, because no record can be added; always False."""
+        """Mark it in the header, because no record can be added. Always returns False."""
         try:
             self._files.flag_gap()
         except OSError:
@@ -478,13 +483,13 @@ class Gap:
         return False
 
     def close(self, now: int) -> None:
-        """Bytes come again: the index says first how many did not."""
+        """Bytes are recorded again: the index first says how many were lost."""
         if self.lost:
             self._files.pending += index.pack_gap(now, self._files.position, self.lost)
         self._end()
 
     def close_now(self) -> None:
-        """The same where no byte comes any more: it is over only if that can be written."""
+        """Write the gap although no byte follows. The gap is over only if that succeeds."""
         self._write(index.pack_gap(stamp(), self._files.position, self.lost))
         self._end()
 
@@ -494,7 +499,7 @@ class Gap:
         try:
             files.write_index()
         except OSError:
-            # Whole records are written in order, so the last one was not.
+            # Records are written whole and in order, so the last one was not written.
             del files.pending[-index.RECORD_SIZE :]
             raise
 
@@ -509,5 +514,5 @@ class Gap:
 
 
 def stamp() -> int:
-    """Now, in the microseconds of the index."""
+    """The current time, in microseconds, as in the index."""
     return time.time_ns() // 1000

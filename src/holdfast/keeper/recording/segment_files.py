@@ -1,12 +1,12 @@
-"""The files of one service's log, opened for writing: the newest segment and its index,
-and the older segments that may be deleted.
+"""The files of one service's log, opened for writing: the newest segment with its index, and the
+older segments, which may be deleted.
 
-Owns file positions and the index's end. It knows nothing of time, gaps or sources, and
-lets every refusal of the file system through as OSError with nothing half done.
+Owns the positions in the files and the end of the index. Knows nothing of time, gaps or streams.
+Raises every refusal of the file system as OSError, and leaves nothing half done.
 
-What an index says is checked when it is opened, never afterwards. Records at its end that do not
-follow from those before them are damaged: they are moved to a file beside the index, and the bytes
-that they stood for are indexed anew, with a gap of unknown size before them.
+An index is checked when it is opened, never later. Records at its end that do not follow from those
+before them are damaged. They are moved to a file beside the index, and their bytes are indexed
+again, with a gap of unknown size before them.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _DAMAGED = "the log's index was damaged"
 
 
 class SegmentFiles:
-    """`position` counts recorded bytes over all segments, `ends` those of each stream in
-    the newest; `run` is what a new segment's header names as the run in progress."""
+    """`position` counts the recorded bytes of all segments, and `ends` those of each stream in the
+    newest. `run` is the run in progress that the header of a new segment names."""
 
     __slots__ = (
         "_directory",
@@ -72,9 +72,9 @@ class SegmentFiles:
         self.pending = bytearray()
         self.closed: list[tuple[int, int]] = []
         self.closed_bytes = 0
-        # Whether the index ends within a gap, and whether who writes knows how large that is.
+        # Whether the index ends within a gap, and whether its size is known.
         self.has_mark = self.is_mark_known = False
-        # A segment that is begun now begins within a gap; the flag of the last gap can be cleared.
+        # Whether a new segment begins within a gap, and whether the flag of the last gap is stale.
         self.is_within_gap = self.is_flag_over = False
 
     @property
@@ -88,11 +88,11 @@ class SegmentFiles:
 
     @property
     def live_bytes(self) -> int:
-        """What the newest segment takes, with records that are still to be written."""
+        """The size of the newest segment, with records that are still to be written."""
         return self.ends[0] + self.ends[1] + self.index_end + len(self.pending)
 
     def locate(self) -> None:
-        """Find the segments and the position; touches nothing."""
+        """Find the segments and the position. Changes nothing."""
         if self._is_located:
             return
         numbers = self._log_directory.take(self._service)
@@ -110,7 +110,7 @@ class SegmentFiles:
         extent = self._extent(self.number)
         if extent is None:
             before = (self._extent(number) for number in reversed(numbers[:-1]))
-            last = next((it for it in before if it is not None), None)
+            last = next((extent for extent in before if extent is not None), None)
             if last is not None:
                 self.position, self.has_mark = last.end, last.has_mark
             self._is_damaged = self._size("idx") >= index.RECORD_SIZE
@@ -127,8 +127,9 @@ class SegmentFiles:
         self.has_mark = extent.has_mark
 
     def open(self, now: int, *, is_replacement: bool = False) -> str:
-        """Continue the newest segment, or begin the first. Returns why it is unknown how much is
-        missing at its end: it was left within a gap, or it is damaged. The index says so now."""
+        """Continue the newest segment, or begin the first. If it was left within a gap, or is
+        damaged, the index says now that an unknown number of bytes is missing, and the reason is
+        returned."""
         self.locate()
         is_unknown = self.has_mark and not self.is_mark_known
         if not self.number:
@@ -140,8 +141,8 @@ class SegmentFiles:
         sizes = [self._size("out"), self._size("err")]
         is_short = sizes[0] < self.ends[0] or sizes[1] < self.ends[1]
         if is_short or self.is_obstructed():
-            # Power was lost: the index knows of bytes that never reached the disk. Or something
-            # that is no file has the name of one.
+            # Power was lost, and bytes in the index never reached the disk. Or something that is
+            # no file has the name of one.
             self._retire(sum(sizes) + self.index_end)
             self._create(self.number + 1, now, is_unknown=is_unknown)
             self.has_mark = False
@@ -152,7 +153,7 @@ class SegmentFiles:
         return why
 
     def file(self, stream: int) -> int:
-        """The descriptor to write this stream's bytes to; created at its first byte."""
+        """The descriptor for the bytes of this stream. The file is created at its first byte."""
         fd = self._files[stream]
         if fd < 0:
             fd = _open_file(self._path(self.number, _SUFFIXES[stream]))
@@ -161,22 +162,22 @@ class SegmentFiles:
         return fd
 
     def is_gone(self) -> bool:
-        """Somebody deleted a file that is open here: nobody will ever read it."""
+        """Whether a file that is open here was deleted: nobody would ever read it."""
         fds = (fd for fd in (self._index, *self._files) if fd >= 0)
         return any(os.fstat(fd).st_nlink == 0 for fd in fds)
 
     def is_obstructed(self) -> bool:
-        """Something that is no file has the name of one: nothing can be written there."""
+        """Whether something that is no file has the name of one."""
         return any(_is_no_file(self._path(self.number, suffix)) for suffix in segments.SUFFIXES)
 
     def replace(self, now: int) -> None:
-        """Begin the next segment instead of one that is gone."""
+        """Begin the next segment in place of one that was deleted."""
         self.pending.clear()
         self._close_descriptors()
         self._create(self.number + 1, now)
 
     def rotate(self, now: int) -> None:
-        """Complete this segment's index, then begin the next: readers rely on that order."""
+        """Complete the index of this segment, then begin the next. Readers rely on that order."""
         self.write_index()
         number, size = self.number, self.live_bytes
         before = number, self.ends, self.index_end, self._index, self._files
@@ -184,7 +185,7 @@ class SegmentFiles:
         try:
             self._create(number + 1, now)
         except OSError:
-            # The full one stays open: that a gap begins can only be said there.
+            # The full segment stays open: a gap can only be marked there.
             self.number, self.ends, self.index_end, self._index, self._files = before
             raise
         for fd in (*before[4], before[3]):
@@ -194,11 +195,11 @@ class SegmentFiles:
         self.closed_bytes += size
 
     def flag_gap(self) -> None:
-        """Say in the header that a gap began: that needs no room, as a record does."""
+        """Mark in the header that a gap began. Unlike a record, that needs no space."""
         os.pwrite(self._index, b"\1", index.FLAG_AT)
 
     def write_index(self) -> None:
-        """Write the pending records at the end of the index; never half a record."""
+        """Append the pending records to the index, never half a record."""
         while self.pending:
             count = os.pwrite(self._index, self.pending, self.index_end)
             whole = count - count % index.RECORD_SIZE
@@ -212,7 +213,7 @@ class SegmentFiles:
             self.is_flag_over = False
 
     def drop_oldest(self) -> bool:
-        """Delete the oldest closed segment; False if there is none, or if that is refused."""
+        """Delete the oldest closed segment. False if there is none, or if that is refused."""
         if not self.closed:
             return False
         number, size = self.closed[0]
@@ -225,14 +226,14 @@ class SegmentFiles:
         return True
 
     def written_at(self, number: int) -> float:
-        """When a segment was last written to, in unix seconds."""
+        """When a segment was last written, in Unix seconds."""
         try:
             return os.stat(self._path(number, "idx")).st_mtime
         except FileNotFoundError:
             return 0.0
 
     def first_of(self, runs: Collection[int]) -> int:
-        """How many of the closed segments come before the first one with bytes of these runs."""
+        """How many closed segments come before the first one with bytes of these runs."""
         for place, (number, _) in enumerate(self.closed):
             try:
                 fd = segments.open_file(self._path(number, "idx"))
@@ -273,7 +274,8 @@ class SegmentFiles:
         self.pending.clear()
 
     def _continue(self, sizes: list[int], now: int, is_replacement: bool, is_unknown: bool) -> None:
-        """Index what was written but not indexed: its time and order are unknown."""
+        """Open the newest segment. Index bytes that were written and not indexed; their time and
+        order are unknown."""
         position = self.position
         records = bytearray()
         if self._is_damaged:
@@ -299,8 +301,8 @@ class SegmentFiles:
         self._is_damaged, self._repaired_header = False, b""
 
     def _set_aside(self) -> None:
-        """Keep what is damaged in a file beside the index, as far as that can be written: it is
-        of use to who looks for the cause, and must not cost anybody the recording."""
+        """Copy the damaged records to a file beside the index, if that can be written. They help to
+        find the cause, but must not prevent recording."""
         name = self._path(self.number, "idx")
         try:
             fd = segments.open_file(name)
@@ -337,7 +339,7 @@ class SegmentFiles:
         try:
             self._open_index(number, records)
         except OSError:
-            # Nothing of a segment that could not be begun may stay: the next try begins it.
+            # Leave nothing of a segment that could not be begun: the next try begins it.
             self._unlink(number)
             raise
 
@@ -345,13 +347,13 @@ class SegmentFiles:
         try:
             os.unlink(self._path(number, "idx"))
         except OSError:
-            return  # it was not made, or stays empty
+            return  # it was not created, or stays empty
 
     def _header(self, now: int) -> bytes:
         return index.pack(index.HEADER, now, self.position, index.VERSION, self.run)
 
     def _open_index(self, number: int, records: bytes | bytearray) -> None:
-        """Open the index, cut to whole records, and add these: all of it or nothing."""
+        """Open the index, cut it to whole records, and add these. All of it is done, or nothing."""
         fd = _open_file(self._path(number, "idx"))
         try:
             os.ftruncate(fd, self.index_end)
@@ -361,7 +363,7 @@ class SegmentFiles:
                 os.ftruncate(fd, self.index_end)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if self.has_mark and not self.is_mark_known:
-                os.pwrite(fd, b"\0", index.FLAG_AT)  # a record says it now
+                os.pwrite(fd, b"\0", index.FLAG_AT)  # a record marks the gap now
         except OSError:
             os.close(fd)
             raise
@@ -403,7 +405,7 @@ class SegmentFiles:
 
 
 def _open_file(name: str) -> int:
-    # Not O_APPEND: splice refuses it. O_NONBLOCK: a named pipe must not make us wait.
+    # No O_APPEND, because splice refuses it. O_NONBLOCK, because a named pipe would block us.
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         fd = os.open(name, flags, 0o600)

@@ -1,0 +1,1 @@
+"""The life of a run: launch, spawn, input, leases, the kill chain, exits and their journal."""
