@@ -21,7 +21,7 @@ from holdfast.keeper.supervisor_launcher import (
     Launcher,
     Supervisor,
 )
-from holdfast.system import processes
+from holdfast.system import own_process
 from tests.keeper.conftest import KeeperProcess, Message, wait_for
 
 KILLED = 9
@@ -173,7 +173,7 @@ def test_what_an_earlier_one_wrote_is_no_reason(
 ) -> None:
     """Its last words are those of this launch."""
     monkeypatch.setattr(
-        processes, "raise_nofile", lambda: resource.getrlimit(resource.RLIMIT_NOFILE)
+        own_process, "raise_descriptor_limit", lambda: resource.getrlimit(resource.RLIMIT_NOFILE)
     )
     (tmp_path / "supervisor.err").write_text("RuntimeError: bad install\n")
     argv = ["sh", "-c", "test ! -e $0/words || cat $0/words >&2", str(tmp_path)]
