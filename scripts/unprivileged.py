@@ -98,9 +98,8 @@ def install(home: Path, python: Path) -> Path:
         sysconfig.get_path("purelib"),
         packages,
         dirs_exist_ok=True,
-        ignore=shutil.ignore_patterns("pip", "pip-*", "*holdfast*.pth", "mypy", "ruff*"),
+        ignore=shutil.ignore_patterns("pip", "pip-*", "mypy", "ruff*"),
     )
-    shutil.copytree(ROOT / "src" / "holdfast", packages / "holdfast", ignore=NOT_COPIED)
     compileall.compile_dir(packages / "holdfast", quiet=2)
     command = python.parent / "holdfast"
     command.write_text(

@@ -27,7 +27,7 @@ class Installed(Hold):
         self.environ["PYTHONPATH"] = str(self.site)
 
     def command(self, *args: object) -> list[str]:
-        # The copy must win over an editable install, so it is put first by PYTHONPATH.
+        # The copy must win over the installed package, so it is put first by PYTHONPATH.
         return [PYTHON, "-m", "holdfast", *map(str, args)]
 
     def replace_version(self, version: str) -> None:
