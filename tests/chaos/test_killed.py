@@ -320,6 +320,14 @@ def test_deleted_sockets_are_made_anew(hold: Hold, deleted: str) -> None:
     assert not is_alive(pid)
 
 
+def delete_files(hold: Hold) -> None:
+    """Delete state and sockets of a Holdfast that runs, and that may write while they go."""
+    for folder in (hold.runtime, hold.state):
+        deleted = folder.rename(hold.folder / f"deleted-{folder.name}")
+        while deleted.exists():
+            shutil.rmtree(deleted, ignore_errors=True)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="names that cannot be deleted are Linux's")
 @pytest.mark.parametrize("verb", ["status", "up"])
 def test_without_any_file_it_is_found_and_stays_the_only_one(hold: Hold, verb: str) -> None:
@@ -327,8 +335,7 @@ def test_without_any_file_it_is_found_and_stays_the_only_one(hold: Hold, verb: s
     hold.services(web=["sleep", "300"])
     hold.up()
     before, pid = hold.status()["supervisor"]["keeper_pid"], hold.service("web")["pid"]
-    shutil.rmtree(hold.runtime)
-    shutil.rmtree(hold.state)
+    delete_files(hold)
     hold._disconnect()
     hold.cli(*(["up", "-d"] if verb == "up" else ["status"]))
     after = hold.json("status")
@@ -349,8 +356,7 @@ def test_a_hung_supervisor_without_files_is_not_joined_by_a_second_keeper(hold: 
     hold.up()
     status = hold.status()
     web, own = status["services"]["web"]["pid"], status["supervisor"]
-    shutil.rmtree(hold.runtime)
-    shutil.rmtree(hold.state)
+    delete_files(hold)
     hold._disconnect()
     os.kill(own["pid"], signal.SIGSTOP)
     try:
