@@ -9,7 +9,7 @@ import pytest
 from tests.chaos.test_replaced import Installed
 from tests.harness import is_alive, quick, wait_for
 
-_SPAWN = "        run, handed = keeper.runs.children.spawn(message)\n"
+_SPAWN = "        run, handed = keeper.children.spawn(message)\n"
 _DEATH = """\
         if os.path.exists({flag!r}):
             with open({flag!r}) as file:

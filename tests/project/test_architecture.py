@@ -10,13 +10,6 @@ from tests.project.tree import PACKAGE, ROOT, modules, named, text_of
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 
 
-def path_of_a_start() -> list[str]:
-    """The files that the page names, in order, from the caller's verb to the fork."""
-    section = text_of(ARCHITECTURE).partition("## From the verb to the fork")[2]
-    section = section.partition("\n## ")[0]
-    return re.findall(r"^\d+\. `([^`]+\.py)`", section, re.MULTILINE)
-
-
 def imports_of(path: str) -> set[str]:
     """Modules that a file imports, relative to the package, as file names."""
     found = set()
@@ -26,16 +19,6 @@ def imports_of(path: str) -> set[str]:
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
     return found
-
-
-def test_the_path_ends_where_processes_are_created() -> None:
-    """The path begins at a door, and its last file is the one that calls posix_spawn and fork."""
-    names = path_of_a_start()
-    assert names[0].startswith("doors/")
-    assert names[-1] == "keeper/runs/spawn.py"
-    text = text_of(PACKAGE / names[-1])
-    assert "posix_spawn(" in text
-    assert "fork()" in text
 
 
 def test_every_package_is_on_the_map() -> None:
