@@ -43,6 +43,7 @@ def handles(kind: type[Command]) -> Callable[[F], F]:
     """Tie a handler to its command. It takes context and command, and `actor` if it wants it."""
 
     def tie(function: F) -> F:
+        assert kind.name not in _written, f"{kind.name} has two handlers"
         takes_actor = "actor" in inspect.signature(function).parameters
         _written[kind.name] = _Entry(function, takes_actor)
         return function

@@ -85,8 +85,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     names nobody else: the handshake, and what keeps or ends the caller's own stay."""
     repeatable: ClassVar[bool] = False
     """Whether doing it twice has the same result as doing it once. If a supervisor dies while it is
-    done, it is done again when it is asked again under the same key. A client may ask it again when
-    the answer was lost: see `is_safe_to_repeat`."""
+    done, it is done again when it is asked again under the same key."""
     granted_by_name: ClassVar[bool] = False
     """Whether an agent whose token names this very command may use it, although it takes an
     admin."""
@@ -110,8 +109,3 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Whether it changes files. A checkpoint is made before the first such change of a session."""
     masked: ClassVar[frozenset[str]] = frozenset()
     """Fields that are left out of the audit, because they are long or may hold anything."""
-
-
-def is_safe_to_repeat(kind: type[Command]) -> bool:
-    """Return whether a client may send it again when it does not know whether it was done."""
-    return kind.effect is Effect.READS or kind.repeatable

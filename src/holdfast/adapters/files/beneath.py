@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import platform
 import stat
 import sys
 from collections.abc import Callable, Sequence
@@ -124,7 +123,7 @@ def _mount_of(descriptor: int) -> int:
 
 def best() -> Opener:
     """Return the kernel's opener if it works here."""
-    if sys.platform != "linux" or platform.machine() == "alpha":
+    if sys.platform != "linux":
         return by_steps
     kernel = _Kernel()
     return kernel if _works(kernel) else by_steps
