@@ -1,1 +1,1 @@
-"""What a service does next: the table of states, restarts, recovery, and restoring after a death."""
+"""What a service does next: the table of states, restarts, recovery, restoring after a death."""
