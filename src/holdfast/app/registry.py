@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.command import Command, Result
-from holdfast.vocabulary.commands import COMMANDS, subject_of
+from holdfast.vocabulary.commands import COMMANDS, defined_in, subject_of
 
 if TYPE_CHECKING:
     from holdfast.app.context import Context
@@ -68,15 +68,18 @@ def handler_for(command: Command, actor: Actor) -> Handler:
 def preload() -> None:
     """Import every handler."""
     for kind in COMMANDS.values():
-        _load(kind)
+        if kind.name not in _ready:
+            _load(kind)
 
 
 def _load(kind: type[Command]) -> _Entry:
-    subject = import_module(f"holdfast.app.handlers.{subject_of(kind)}")
+    """Import the handlers of a whole subject, and return the one of this command."""
+    name = subject_of(kind)
+    subject = import_module(f"holdfast.app.handlers.{name}")
     if hasattr(subject, "__path__"):
         import pkgutil
 
         for part in pkgutil.iter_modules(subject.__path__):
             import_module(f"{subject.__name__}.{part.name}")
-    entry = _ready[kind.name] = _written[kind.name]
-    return entry
+    _ready.update({of.name: _written[of.name] for of in defined_in(name)})
+    return _ready[kind.name]

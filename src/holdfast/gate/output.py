@@ -180,20 +180,16 @@ def _extract(reader: Reader, end: Cursor, part: LogPart) -> Extract:
             raise NotFound(f"run {part.run} left nothing in the log", "`runs` lists them")
         start, last = span.start, last if span.end is None else min(last, span.end)
     if part.cursor is not None:
-        start = _later(start, _parse_cursor(part.cursor))
+        start = cursors.later(start, _parse_cursor(part.cursor))
     if part.since is not None:
-        start = _later(start, reader.since(part.since))
+        start = cursors.later(start, reader.since(part.since))
     if part.tail is not None:
-        start = _later(start, reader.tail(max(0, part.tail), part.stream))
+        start = cursors.later(start, reader.tail(max(0, part.tail), part.stream))
     if part.until_cursor is not None:
         last = min(last, max(_parse_cursor(part.until_cursor)))
     if part.until is not None:
         last = min(last, reader.since(part.until).start)
     return Extract(reader, start, max(last, start.start), part.stream, part.run)
-
-
-def _later(one: Cursor, other: Cursor) -> Cursor:
-    return Cursor(max(one.out, other.out), max(one.err, other.err))
 
 
 def _piece(walk: Walk, redacted: _RedactedStreams) -> tuple[bytes, bool]:

@@ -37,6 +37,11 @@ def at(position: int) -> Cursor:
     return Cursor(position, position)
 
 
+def later(one: Cursor, other: Cursor) -> Cursor:
+    """Return the later place of two, for each stream."""
+    return Cursor(max(one.out, other.out), max(one.err, other.err))
+
+
 def encode(cursor: Cursor) -> str:
     if cursor.out == cursor.err:
         return f"P{_base36(cursor.out)}"

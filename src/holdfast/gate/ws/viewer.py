@@ -31,7 +31,7 @@ from holdfast.gate.ws.output_blocks import (
 )
 from holdfast.gate.ws.output_feeds import BLOCK_BYTES, BlockGone, OutputFeed
 from holdfast.gate.ws.status_feed import StatusData, status_data
-from holdfast.logbook.cursors import BEGINNING, Cursor, encode
+from holdfast.logbook.cursors import BEGINNING, Cursor, encode, later
 from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class Viewer:
         if known is not None and (first.is_anew or first.start.start >= max(known)):
             self._known = known = None
         # A client that had more than these blocks contain does not lose its place.
-        self.place = _later(known, last.end) if known is not None else last.end
+        self.place = later(known, last.end) if known is not None else last.end
         if len(blocks) == 1 and known is None and self._stream is None:
             items, bodies = first.items, first.frame_bodies
         else:
@@ -391,10 +391,6 @@ class Viewer:
                 continue
             if request_id is not None:
                 await self._connection.send(frames.frame("terminal:done", {}, request_id))
-
-
-def _later(one: Cursor, other: Cursor) -> Cursor:
-    return Cursor(max(one.out, other.out), max(one.err, other.err))
 
 
 def _taken(service: str) -> Refused:
