@@ -25,6 +25,7 @@ import msgspec
 from holdfast.adapters.audit_log import Head
 from holdfast.adapters.own_log import logger
 from holdfast.secrets.redaction import shown_address
+from holdfast.system import deadlines
 from holdfast.vocabulary.specs.audit import AnchorSpec
 
 TRIES = 3
@@ -99,8 +100,8 @@ class Anchors:
         if self._head().seq > self._written:
             quick = msgspec.structs.replace(self._spec, url=None)
             try:
-                await asyncio.wait_for(self._write(quick, tries=1), CLOSE_SECONDS)
-            except asyncio.TimeoutError:
+                await deadlines.wait_for(self._write(quick, tries=1), CLOSE_SECONDS)
+            except TimeoutError:
                 _log.warning("the last head of the audit is not in every anchor yet")
 
     async def check(self) -> AnchorCheck:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from holdfast.adapters.probes import tcp
+from holdfast.system import deadlines
 from holdfast.vocabulary.addresses import is_loopback
 
 LARGEST_BODY = 64 * 1024
@@ -95,11 +96,11 @@ async def request(
     if is_checked is None:
         is_checked = not (trusts_loopback and _is_this_machine(where.host))
     try:
-        return await asyncio.wait_for(
+        return await deadlines.wait_for(
             _exchange(where, method, headers or {}, body, largest_body, is_checked, only),
             timeout_seconds,
         )
-    except asyncio.TimeoutError:
+    except TimeoutError:
         raise HttpError(f"{where.authority} did not answer in {timeout_seconds:g} s") from None
     except ssl.SSLCertVerificationError as error:
         why = error.verify_message or "not trusted"

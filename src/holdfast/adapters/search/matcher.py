@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.run_ids import new_run_id
 from holdfast.adapters.succession import close_all
+from holdfast.system import deadlines
 from holdfast.system.own_process import LIBRARY_VARIABLES
 from holdfast.vocabulary.errors import Failed, UsageError
 
@@ -170,8 +171,8 @@ class Matcher:
         data = b"\n".join(lines)
         self._process.lines.write(b"%d\n" % len(data) + data)
         try:
-            answer = await asyncio.wait_for(self._process.answers.readline(), PATIENCE_SECONDS)
-        except asyncio.TimeoutError:
+            answer = await deadlines.wait_for(self._process.answers.readline(), PATIENCE_SECONDS)
+        except TimeoutError:
             raise _too_slow(self._expression) from None
         if not answer.endswith(b"\n"):
             raise Failed("the search broke off: its process ended", "try again")
@@ -237,8 +238,8 @@ class SharedMatcher:
             self._process.lines.write(head + encoded + data)
             try:
                 reading = self._process.answers.readline()
-                answer = await asyncio.wait_for(reading, SHARED_PATIENCE_SECONDS)
-            except asyncio.TimeoutError:
+                answer = await deadlines.wait_for(reading, SHARED_PATIENCE_SECONDS)
+            except TimeoutError:
                 answer = b""
             if not answer.endswith(b"\n"):
                 self.close()

@@ -27,6 +27,7 @@ from holdfast.engine.runner.runner import Runner
 from holdfast.logbook.entries import Line, Note
 from holdfast.rules.health import HEALTHY
 from holdfast.secrets.log_redaction import LineRedactor
+from holdfast.system import deadlines
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.errors import Failed, HoldfastError, UsageError
 from holdfast.vocabulary.events import Kind
@@ -249,8 +250,8 @@ async def _wait(context: Context, runner: Runner, command: Wait) -> WaitResult:
     is_met, line = False, None
     try:
         waiting = _until_met(context, runner, command.condition)
-        is_met, line = await asyncio.wait_for(waiting, max(_LOOK_SECONDS, command.timeout))
-    except asyncio.TimeoutError:
+        is_met, line = await deadlines.wait_for(waiting, max(_LOOK_SECONDS, command.timeout))
+    except TimeoutError:
         pass
     return WaitResult(
         service=runner.name,
@@ -294,8 +295,8 @@ async def _until_silent(context: Context, runner: Runner, seconds: float) -> boo
     try:
         while runner.state not in _ENDED:
             try:
-                await asyncio.wait_for(_either(runner, subscription), seconds)
-            except asyncio.TimeoutError:
+                await deadlines.wait_for(_either(runner, subscription), seconds)
+            except TimeoutError:
                 return True
         return True
     finally:

@@ -16,6 +16,7 @@ from holdfast.adapters.search.matcher import SharedMatcher
 from holdfast.engine.output.subscriptions import SILENCE_SECONDS, OutputSubscriptions
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.runner.runner import Runner
+from holdfast.system import deadlines
 from holdfast.vocabulary.errors import HoldfastError
 
 _log = logger("awaited_lines")
@@ -107,8 +108,8 @@ async def _is_silent(more: asyncio.Event, unfinished: list[Any]) -> bool:
     if not unfinished:
         return False
     try:
-        await asyncio.wait_for(more.wait(), SILENCE_SECONDS)
-    except asyncio.TimeoutError:
+        await deadlines.wait_for(more.wait(), SILENCE_SECONDS)
+    except TimeoutError:
         return True
     return False
 

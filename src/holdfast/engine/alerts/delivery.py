@@ -27,6 +27,7 @@ from holdfast.rules.alerts import delivery, notices
 from holdfast.rules.alerts.delivery import TargetProgress
 from holdfast.rules.alerts.notices import Notice
 from holdfast.secrets.redaction import redact
+from holdfast.system import deadlines
 from holdfast.vocabulary.alerts import Alert, TargetSpec
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.events import Kind
@@ -286,8 +287,8 @@ class TargetDelivery:
     async def _wait(self, seconds: float | None) -> None:
         """Wait until there may be something new, or for so many seconds."""
         try:
-            await asyncio.wait_for(self._bell.wait(), seconds)
-        except asyncio.TimeoutError:
+            await deadlines.wait_for(self._bell.wait(), seconds)
+        except TimeoutError:
             pass
 
     async def _pause(self, seconds: float) -> None:

@@ -7,7 +7,6 @@ learns how the user can approve.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from mcp.server.context import ServerRequestContext
@@ -17,6 +16,7 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from holdfast.gate.mcp.call import LONGEST_SECONDS, Call, Client, Confirm
+from holdfast.system import deadlines
 
 APPROVAL = "io.holdfast/approval"
 """Marks a question; the relay acts on its answer."""
@@ -58,8 +58,8 @@ async def _elicit(ctx: Context, notice: dict[str, Any]) -> None:
     metadata = ServerMessageMetadata(related_request_id=ctx.request_id)
     try:
         asked = ctx.session.send_request(request, ElicitResult, metadata=metadata)
-        await asyncio.wait_for(asked, LONGEST_SECONDS)
-    except (MCPError, NoBackChannelError, asyncio.TimeoutError):
+        await deadlines.wait_for(asked, LONGEST_SECONDS)
+    except (MCPError, NoBackChannelError, TimeoutError):
         pass  # somebody else may still approve it
 
 

@@ -18,6 +18,7 @@ from holdfast.gate.mcp.answers import Answer, rewrite_hint
 from holdfast.gate.mcp.arguments import Arguments
 from holdfast.gate.mcp.call import LONGEST_SECONDS, Call
 from holdfast.secrets.redaction import redact_arguments
+from holdfast.system import deadlines
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.names import is_service_name
 
@@ -163,10 +164,10 @@ async def control(call: Call, given: ControlArguments) -> Answer:
         fields |= {"wait": given.wait_s > 0, "timeout": max(1.0, given.wait_s)}
         timeout += _ANSWER_SECONDS
     try:
-        waiting = asyncio.wait_for(call.ask(given.action, **fields), timeout)
+        waiting = deadlines.wait_for(call.ask(given.action, **fields), timeout)
         result = await call.with_progress(waiting, given.wait_s, f"{given.action} is under way")
         outcomes: dict[str, dict[str, Any]] = result["services"]
-    except asyncio.TimeoutError:
+    except TimeoutError:
         if call.notice is not None:
             return answers.awaits_approval(call.notice)
         outcomes = {}

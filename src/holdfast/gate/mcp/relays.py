@@ -22,6 +22,7 @@ from mcp_types import CONNECTION_CLOSED, JSONRPCError, jsonrpc_message_adapter
 from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
 from holdfast.gate.mcp.call import Client
+from holdfast.system import deadlines
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 from holdfast.vocabulary.specs.mcp import McpSpec
 
@@ -67,12 +68,12 @@ class Relays:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> Client | None:
         try:
-            line = await asyncio.wait_for(reader.readline(), GREETING_SECONDS)
+            line = await deadlines.wait_for(reader.readline(), GREETING_SECONDS)
             if not line:
                 return None
             client = self._client(line)
             await client.ask("hello")
-        except (HoldfastError, asyncio.TimeoutError) as error:
+        except (HoldfastError, TimeoutError) as error:
             known = error if isinstance(error, HoldfastError) else UsageError("no greeting came")
             writer.write(json.dumps({"error": known.as_fields()}).encode() + b"\n")
             await writer.drain()

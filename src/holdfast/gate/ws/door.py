@@ -28,6 +28,7 @@ from holdfast.gate.ws.flow_control import RequestRate
 from holdfast.gate.ws.output_feeds import OutputFeeds
 from holdfast.gate.ws.status_feed import StatusFeed
 from holdfast.gate.ws.viewer import Keyboards
+from holdfast.system import deadlines
 from holdfast.vocabulary.command import Effect
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.errors import HoldfastError, TooManyRequests, Unauthorized, UsageError
@@ -183,8 +184,8 @@ class Connection:
 
     async def _await_auth(self) -> tuple[frames.RequestId, Caller]:
         try:
-            return await asyncio.wait_for(self._first_frame(), AUTH_SECONDS)
-        except asyncio.TimeoutError:
+            return await deadlines.wait_for(self._first_frame(), AUTH_SECONDS)
+        except TimeoutError:
             raise await self._refuse_stranger(f"no auth within {AUTH_SECONDS:.0f} s") from None
 
     async def _first_frame(self) -> tuple[frames.RequestId, Caller]:
@@ -289,8 +290,8 @@ class Connection:
     async def _say_goodbye(self, closed: Closed) -> None:
         await self._leave()
         try:
-            await asyncio.wait_for(self._last_frames(closed), GOODBYE_SECONDS)
-        except (OSError, asyncio.TimeoutError):
+            await deadlines.wait_for(self._last_frames(closed), GOODBYE_SECONDS)
+        except OSError:
             return
 
     async def _last_frames(self, closed: Closed) -> None:

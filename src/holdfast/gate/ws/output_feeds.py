@@ -24,6 +24,7 @@ from holdfast.gate.output import read_in_thread
 from holdfast.gate.ws.output_blocks import Block, BlockReader
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.reader import Reader
+from holdfast.system import deadlines
 from holdfast.vocabulary.errors import Failed, HoldfastError
 
 BLOCK_BYTES = 32 * 1024
@@ -231,9 +232,9 @@ class OutputFeed:
                 continue
             is_last = False
             try:
-                await asyncio.wait_for(self._bell.wait(), seconds := self._hold_seconds())
+                await deadlines.wait_for(self._bell.wait(), seconds := self._hold_seconds())
                 is_last = seconds == 0.0
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 is_last = True
             self._bell.clear()
             block = await self._read(is_last=is_last)

@@ -32,6 +32,7 @@ from holdfast.gate.ws.output_blocks import (
 from holdfast.gate.ws.output_feeds import BLOCK_BYTES, BlockGone, OutputFeed
 from holdfast.gate.ws.status_feed import StatusData, status_data
 from holdfast.logbook.cursors import BEGINNING, Cursor, encode, later
+from holdfast.system import deadlines
 from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
 
 if TYPE_CHECKING:
@@ -312,8 +313,8 @@ class Viewer:
                 await self._moved.wait()
 
         try:
-            await asyncio.wait_for(wait_until_shown(), LAST_OUTPUT_SECONDS)
-        except asyncio.TimeoutError:
+            await deadlines.wait_for(wait_until_shown(), LAST_OUTPUT_SECONDS)
+        except TimeoutError:
             return
 
     async def _send_metrics(self, seconds: float) -> None:
