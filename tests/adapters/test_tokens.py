@@ -159,3 +159,45 @@ def test_a_token_that_was_written_by_hand_and_is_short(tmp_path: Path) -> None:
     again.load()
     assert again.get(made.id) is not None
     assert again.find(f"{PREFIX}{made.id}_1234") is None
+
+
+def test_a_rotated_token_has_a_new_text(tmp_path: Path) -> None:
+    """The old text is refused, also after a restart; name, role, limits and period stay, and so do
+    the tokens that were made with it."""
+    now = [1000.0]
+    tokens = Tokens(str(tmp_path), clock=lambda: now[0])
+    tokens.load()
+    scopes = Scopes(services=("web",))
+    first = tokens.create("ci", Role.OPERATOR, scopes=scopes, expires_in=100)
+    child = tokens.create("step", Role.VIEWER, origin=first.token.id)
+    now[0] += 60
+    old, made = tokens.rotate("ci")
+    again = Tokens(str(tmp_path), clock=lambda: now[0])
+    again.load()
+    for store in (tokens, again):
+        assert store.find(first.text) is None
+        found = store.find(made.text)
+        assert found is not None
+        assert (found.name, found.role, found.scopes) == ("ci", Role.OPERATOR, scopes)
+        assert found.expires_at == now[0] + 100
+        step = store.find(child.text)
+        assert step is not None
+        assert store.origin_of(step) == made.token.id != old.id
+    tokens.revoke("ci")
+    assert tokens.find(child.text) is None
+
+
+def test_the_first_admins_file_follows_a_rotation(tokens: Tokens, tmp_path: Path) -> None:
+    """What reads the file goes on working."""
+    tokens.rotate("first admin")
+    text = (tmp_path / "admin.token").read_text().strip()
+    assert tokens.find(text) is not None
+
+
+def test_a_login_is_not_rotated(tokens: Tokens) -> None:
+    """It has no text that a person keeps; an unknown name is told with the known ones."""
+    link = tokens.make_link(Role.VIEWER, valid_for=60, session_seconds=60)
+    with pytest.raises(UsageError, match="is a login"):
+        tokens.rotate(link.token.id)
+    with pytest.raises(UsageError, match="no token"):
+        tokens.rotate("nobody")

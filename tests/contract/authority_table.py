@@ -22,14 +22,15 @@ VIEW = frozenset({
 })  # fmt: skip
 OPERATE = frozenset({
     *("start", "stop", "restart", "pause", "resume", "signal", "remove", "prune", "reload"),
-    *("send_input", "resize", "approvals", "approve", "reject", "custom_restart"),
+    *("send_input", "resize", "approvals", "policies", "approve", "reject", "custom_restart"),
     *("execute_command", "run_workflow", "cancel_workflow", "scale", "rolling_restart"),
     *("write_file", "edit_file", "apply_patch", "undo_files", "git_add", "git_commit"),
     *("git_restore", "git_switch", "git_stash", "git_tag", "checkpoint", "restore_checkpoint"),
 })  # fmt: skip
 ADMINISTER = frozenset({
     *("up", "run", "adopt", "upgrade", "shutdown", "create_token", "list_tokens"),
-    *("revoke_token", "audit", "create_login", "set_mode", "lockdown", "unlock"),
+    *("revoke_token", "rotate_token", "check_access", "audit", "create_login", "set_mode"),
+    *("lockdown", "unlock"),
 })  # fmt: skip
 EVERYWHERE = frozenset(Door)
 DOORS: dict[str, frozenset[Door]] = {
@@ -53,7 +54,7 @@ CHANGING_VIEWS = frozenset({
     *("log_in", "log_out", "hand_over", "open_session", "renew_session", "close_session"),
 })  # fmt: skip
 """What a viewer changes: its own coming and going."""
-READING_MORE = frozenset({"approvals", "list_tokens", "audit"})
+READING_MORE = frozenset({"approvals", "policies", "list_tokens", "check_access", "audit"})
 """What takes more than a viewer and only reads."""
 IN_LOCKDOWN = frozenset({
     *("stop", "shutdown", "cancel_workflow", "revoke_token", "close_session", "lockdown"),

@@ -80,6 +80,12 @@ def _token(world: World) -> Fields:
     return {"token": "gone"}
 
 
+def _kept_token(world: World) -> Fields:
+    _revoke(world, "kept")
+    world.ask("create_token", token_name="kept", role="viewer")
+    return {"token": "kept"}
+
+
 def _session(world: World) -> Fields:
     return {"session": world.ask("open_session", client="contract")["session"]["session"]}
 
@@ -125,6 +131,9 @@ CASES: dict[str, Case] = {
     ),
     "list_tokens": Case(),
     "revoke_token": Case(_token),
+    "rotate_token": Case(_kept_token, lambda world: _revoke(world, "kept")),
+    "check_access": Case({"who": "viewer", "about": "stop", "services": ["web"]}),
+    "policies": Case(),
     "audit": Case({"limit": 1}),
     "get_mode": Case(),
     "lockdown": Case({"reason": "a drill"}, ask("unlock")),

@@ -159,8 +159,7 @@ class Tokens:
             (token for token in self._all.values() if which in (token.id, token.name)), None
         )
         if found is None:
-            known = ", ".join(token.name for token in self.list()) or "none"
-            raise UsageError(f'no token "{which}"', f"known: {known}")
+            raise self._unknown(which)
         left, gone = self._valid(), [found]
         left.pop(found.id, None)
         for maker in gone:
@@ -169,6 +168,39 @@ class Tokens:
         self._store(left)
         self.on_revoked()
         return gone
+
+    def rotate(self, which: str) -> tuple[Token, NewToken]:
+        """Replace a token, by id or name, by one with a new secret; return both. Its role, limits
+        and time of validity stay, and the tokens that were made with it stay valid."""
+        old = next((token for token in self.list() if which in (token.id, token.name)), None)
+        if old is None:
+            raise self._unknown(which)
+        if old.kind != "token":
+            raise UsageError(f'"{old.name}" is a login', "revoke it, and log in again")
+        period = None if old.expires_at is None else old.expires_at - old.created_at
+        made = self._new(old.name, old.role, period, old.scopes, origin=old.origin, by=old.by)
+        maker = self._all.get(old.origin or "")
+        if maker is not None and maker.expires_at is not None:
+            end = min(made.token.expires_at or maker.expires_at, maker.expires_at)
+            made = NewToken(msgspec.structs.replace(made.token, expires_at=end), made.text)
+        tokens = {made.token.id: made.token}
+        for key, token in self._valid().items():
+            if key != old.id:
+                is_made_with_it = token.origin == old.id
+                tokens[key] = (
+                    msgspec.structs.replace(token, origin=made.token.id)
+                    if is_made_with_it
+                    else token
+                )
+        if old.name == ADMIN_NAME and os.path.exists(self._admin_path):
+            replace_file(self._admin_path, made.text.encode() + b"\n")
+        self._store(tokens)
+        self.on_revoked()
+        return old, made
+
+    def _unknown(self, which: str) -> UsageError:
+        known = ", ".join(token.name for token in self.list()) or "none"
+        return UsageError(f'no token "{which}"', f"known: {known}")
 
     def find(self, text: str) -> Token | None:
         """Return the token of this text; None if it is unknown, revoked or expired.

@@ -13,11 +13,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec.structs import replace
-
 from holdfast.app.audit.auditor import Auditor
 from holdfast.app.authority import path_scopes, service_scopes
 from holdfast.app.authority.approvals import ApprovalRequests
+from holdfast.app.authority.decision import decide
 from holdfast.app.authority.identities import Identities
 from holdfast.app.authority.request_checks import RequestChecks
 from holdfast.app.registry import Answer, Handler, handler_for
@@ -25,7 +24,7 @@ from holdfast.app.streams import FollowedWork, LiveStreams
 from holdfast.engine.metrics.counters import SupervisorCounters
 from holdfast.rules.authority.permissions import Verdict, permit
 from holdfast.rules.authority.policies import next_turn
-from holdfast.vocabulary.actors import UNLIMITED, Actor, Role, Target
+from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.command import Command, Effect, Result
 from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized, UnknownService
 
@@ -87,29 +86,7 @@ class Application:
         self, actor: Actor, command: Command, *, is_approved: bool = False
     ) -> tuple[Command, Verdict]:
         """Return the decision, and the command narrowed to what its actor may see."""
-        targets: tuple[Target, ...] = ()
-        if actor.scopes is not UNLIMITED:
-            roster = self._context.roster
-            command = service_scopes.narrow(
-                roster,
-                actor,
-                command,
-                lambda target: permit(actor, command, (target,)).is_allowed,
-            )
-            targets = service_scopes.limiting_targets(roster, actor, command)
-        files = path_scopes.limiting_targets(self._context, actor, command)
-        settings = self._context.settings.now
-        allowed = settings.door.allowed_commands if settings.door else None
-        circumstances = self._checks.circumstances(command, is_approved=is_approved)
-        verdict = permit(actor, command, targets, allowed, circumstances, files)
-        if verdict.is_allowed and command.carries_commands:
-            from holdfast.rules.authority.commands import permit_commands
-
-            carried = permit_commands(actor, command, settings)
-            if not carried.is_allowed:
-                hint = "`holdfast reload` takes a new setting" if "`" in carried.reason else ""
-                return command, replace(carried, cause="command", hint=hint)
-        return command, self._checks.object_to(actor, command, verdict)
+        return decide(self._context, self._checks, actor, command, is_approved=is_approved)
 
     def _refuse(self, actor: Actor, command: Command, verdict: Verdict) -> Refused:
         self._auditor.refused(actor, command, verdict.reason)

@@ -22,6 +22,46 @@ HEADS = ("ID", "WHO", "COMMAND", "BECAUSE", "LEFT")
 
 
 @Verb(
+    "policies",
+    "Show the policies and filters in force",
+    commands=("policies",),
+    about="The first policy that is about a request decides. Mode proxy has none.",
+    examples=(("holdfast policies", "which requests are refused or wait for approval"),),
+)
+def policies(call: Call) -> int:
+    found = call.ask("policies")
+    if call.is_json:
+        call.emit(found)
+        return 0
+    if found["runtime_mode"] == "proxy":
+        call.say("mode proxy has no policies and no filters; `holdfast mode advanced` adds them")
+        return 0
+    if not found["policies"]:
+        call.say("no policy is configured")
+    else:
+        rows = [
+            (policy["name"], policy["effect"], _matches(policy), policy["reason"] or "-")
+            for policy in found["policies"]
+        ]
+        call.say_table(("POLICY", "EFFECT", "REQUESTS", "REASON"), rows)
+    filters = found.get("filters") or {}
+    for pattern in filters.get("forbid") or ():
+        call.say(f"filter: no text may match {pattern}")
+    if filters.get("max_length"):
+        call.say(f"filter: a text has at most {filters['max_length']} characters")
+    return 0
+
+
+def _matches(policy: dict[str, Any]) -> str:
+    """Say which requests a policy is about."""
+    kinds = ("actors", "roles", "doors", "commands", "services", "tags", "paths")
+    parts = [f"{kind} {','.join(policy[kind])}" for kind in kinds if policy.get(kind)]
+    if policy.get("times"):
+        parts.append("at certain times")
+    return "; ".join(parts) or "all"
+
+
+@Verb(
     "mode",
     "Tell the runtime mode, or change it",
     operands="[proxy|advanced]",

@@ -11,7 +11,7 @@ from holdfast.cli.terminal import durations
 from holdfast.cli.terminal.follow import is_reconnected
 from holdfast.cli.terminal.signals import interruptible
 from holdfast.client.connection import ConnectionLost, error_from
-from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.errors import Refused, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ TOKEN_HEADS = ("NAME", "KIND", "ROLE", "LIMITS", "MADE", "BY", "EXPIRES", "ID")
 
 @Verb(
     "token",
-    "Make, list or revoke tokens for the network doors",
-    operands="create|ls|revoke [NAME]",
+    "Make, list, rotate or revoke tokens for the network doors",
+    operands="create|ls|rotate|revoke [NAME]",
     least=1,
     most=2,
     options=(
@@ -34,7 +34,7 @@ TOKEN_HEADS = ("NAME", "KIND", "ROLE", "LIMITS", "MADE", "BY", "EXPIRES", "ID")
         Option("--path", "only these paths", "PATHS"),
         Option("--expires", "for how long it is valid", "DURATION", "duration"),
     ),
-    commands=("create_token", "list_tokens", "revoke_token"),
+    commands=("create_token", "list_tokens", "rotate_token", "revoke_token"),
     about=(
         "A token is shown once, when it is made; only its hash is stored. The command line on\n"
         "this machine needs none. The first admin's token lies in `admin.token` in the state\n"
@@ -44,6 +44,7 @@ TOKEN_HEADS = ("NAME", "KIND", "ROLE", "LIMITS", "MADE", "BY", "EXPIRES", "ID")
         ("holdfast token create ci --role operator --expires 30d", "for a month"),
         ("holdfast token create eyes --role viewer --service web,db", "may look at two"),
         ("holdfast token ls", "who has one"),
+        ("holdfast token rotate ci", "a new text; the old one is refused"),
         ("holdfast token revoke ci", "refused from now on"),
     ),
 )
@@ -51,11 +52,14 @@ def token(call: Call) -> int:
     action, name = call.operands[0], call.operands[1] if len(call.operands) > 1 else None
     if action in ("ls", "list") and name is None:
         return _list_tokens(call)
-    if action not in ("create", "revoke"):
-        raise UsageError(f'"{action}" is none of create, ls, revoke', "holdfast token --help")
+    actions = {"create": _create_token, "rotate": _rotate_token, "revoke": _revoke_token}
+    if action not in actions:
+        raise UsageError(
+            f'"{action}" is none of create, ls, rotate, revoke', "holdfast token --help"
+        )
     if name is None:
         raise UsageError(f"token {action} needs a name", f"holdfast token {action} NAME")
-    return _create_token(call, name) if action == "create" else _revoke_token(call, name)
+    return actions[action](call, name)
 
 
 def _create_token(call: Call, name: str) -> int:
@@ -67,12 +71,23 @@ def _create_token(call: Call, name: str) -> int:
             fields[field] = [word.strip() for word in call.options[option].split(",")]
     if "expires" in call.options:
         fields["expires_in"] = call.options["expires"]
-    result = call.ask("create_token", **fields)
+    return _show_text(call, call.ask("create_token", **fields))
+
+
+def _rotate_token(call: Call, name: str) -> int:
+    return _show_text(call, call.ask("rotate_token", token=name))
+
+
+def _show_text(call: Call, result: dict[str, Any]) -> int:
+    """Show the text of a token, which is told this once."""
     if call.is_json:
         call.emit(result)
         return 0
+    token = result["token"]
     call.say(result["text"])
-    call.note(f'token "{name}" ({result["token"]["role"]}): keep it, it is not shown again')
+    call.note(f'token "{token["name"]}" ({token["role"]}): keep it, it is not shown again')
+    for session in result.get("sessions", ()):
+        call.note(f"{session} is closed")
     return 0
 
 
@@ -109,6 +124,48 @@ def _revoke_token(call: Call, name: str) -> int:
         for session in result.get("sessions", ()):
             call.say(f"{session} is closed")
     return 0
+
+
+@Verb(
+    "may",
+    "Tell whether a token or a role may give a command, and why",
+    operands="WHO COMMAND [SERVICE…]",
+    least=2,
+    most=None,
+    options=(
+        Option("--door", "through which it asks", choices=("rest", "websocket", "tcp", "mcp")),
+        Option("--field", "another field of the command", "KEY=VALUE", "pairs"),
+    ),
+    commands=("check_access",),
+    about=(
+        "The answer is the real decision: role, limits, lockdown, policies, filters. Nothing is\n"
+        "done. The exit code is 0 if it may, also after an approval, and 5 if it is refused."
+    ),
+    examples=(
+        ("holdfast may ci restart web", "may the token ci restart web?"),
+        ("holdfast may viewer logs db", "may any viewer read the output of db?"),
+    ),
+)
+def may(call: Call) -> int:
+    who, about, *services = call.operands
+    fields: dict[str, Any] = dict(call.options.get("field") or {})
+    result = call.ask(
+        "check_access",
+        who=who,
+        about=about,
+        services=services,
+        arguments=fields,
+        door=call.options.get("door") or "rest",
+    )
+    if call.is_json:
+        call.emit(result)
+    elif not result["allowed"]:
+        call.say(f"no: {result['reason']}")
+    elif result["needs_approval"]:
+        call.say(f"yes, after {result['approvers']} approval: {result['reason']}")
+    else:
+        call.say(f"yes: {result['reason']}")
+    return 0 if result["allowed"] else Refused.exit_code
 
 
 @Verb(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.vocabulary.command import Command, Effect, Permission, Result
-from holdfast.vocabulary.specs.policies import Mode
+from holdfast.vocabulary.specs.policies import FilterSpec, Mode, PolicySpec
 
 
 class LockdownInfo(Result, frozen=True, kw_only=True):
@@ -89,6 +89,15 @@ class SecurityMetrics(Result, frozen=True, kw_only=True):
     locked_down: bool
 
 
+class PoliciesResult(Result, frozen=True, kw_only=True):
+    """What restricts requests beyond roles and limits."""
+
+    runtime_mode: Mode
+    policies: list[PolicySpec] = []
+    filters: FilterSpec | None = None
+    lockdown: LockdownInfo | None = None
+
+
 class GetMode(Command, frozen=True, kw_only=True):
     """Tell the runtime mode, and which of Holdfast's own services are loaded in it."""
 
@@ -97,6 +106,19 @@ class GetMode(Command, frozen=True, kw_only=True):
     effect = Effect.READS
     answers = ModeResult
     route = ("GET", "/api/mode")
+
+
+class Policies(Command, frozen=True, kw_only=True):
+    """Show the policies and filters in force, in the order in which they are asked.
+
+    Mode `proxy` has none. The first policy that is about a request decides.
+    """
+
+    name = "policies"
+    permission = Permission.OPERATE
+    effect = Effect.READS
+    answers = PoliciesResult
+    route = ("GET", "/api/policies")
 
 
 class SetMode(Command, frozen=True, kw_only=True):

@@ -55,6 +55,21 @@ class AuditResult(Result, frozen=True, kw_only=True):
     verdict: AuditVerdict | None = None
 
 
+class AccessResult(Result, frozen=True, kw_only=True):
+    """The decision about a request that nobody made."""
+
+    allowed: bool
+    reason: str
+    needs_approval: bool = False
+    """It would wait until somebody approves it."""
+    approvers: str | None = None
+    """The least role that may approve it."""
+    cause: str | None = None
+    """What refuses it, in a word: role, scope, lockdown, policy, filter, allowlist, door."""
+    who: str
+    """The actor as the audit would name it."""
+
+
 class CreateToken(Command, frozen=True, kw_only=True):
     """Make a token for a program or a person; its text is shown this once.
 
@@ -100,6 +115,42 @@ class RevokeToken(Command, frozen=True, kw_only=True):
     answers = TokenResult
     route = ("POST", "/api/tokens/revoke")
     token: str
+
+
+class RotateToken(Command, frozen=True, kw_only=True):
+    """Give a token a new text and id; the old text is refused from now on.
+
+    Name, role and limits stay, and it is valid as long again as it was when it was made.
+    Tokens that were made with it stay valid. Sessions that were opened with the old text are
+    closed. The new text is shown this once.
+    """
+
+    name = "rotate_token"
+    permission = Permission.ADMINISTER
+    effect = Effect.CHANGES
+    answers = TokenResult
+    route = ("POST", "/api/tokens/rotate")
+    token: str
+
+
+class CheckAccess(Command, frozen=True, kw_only=True):
+    """Tell whether somebody may give a command now, and why; nothing is done.
+
+    `who` is a token's name or id, or a role. `about` is the command, `services` and `arguments`
+    its fields, and `door` the door through which it would be asked. The answer is the decision
+    itself: rights, limits, lockdown, policies and filters. A policy may ask for an approval.
+    """
+
+    name = "check_access"
+    permission = Permission.ADMINISTER
+    effect = Effect.READS
+    answers = AccessResult
+    route = ("POST", "/api/access/check")
+    who: str
+    about: str
+    services: list[str] = []
+    arguments: dict[str, Any] = {}
+    door: str = "rest"
 
 
 class Audit(Command, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from holdfast.rules.authority.permissions import role_of
 from holdfast.rules.sessions import granted
 from holdfast.system import peers
 from holdfast.system.peers import Peer
-from holdfast.vocabulary.actors import Actor, Role, Scopes
+from holdfast.vocabulary.actors import TOKEN_ROLES, Actor, Role, Scopes
 from holdfast.vocabulary.command import Door
 from holdfast.vocabulary.errors import Refused, Unauthorized, UsageError
 
@@ -163,6 +163,21 @@ class Identities:
             return None
         actor = _configured(spec.token, door)
         return actor if actor.token == token else None
+
+    def actor_of(self, who: str, door: Door) -> Actor:
+        """Return the actor that a token (by name or id) is, or that a role without limits is."""
+        for token in self._context.tokens.list():
+            if who in (token.id, token.name):
+                actor = self._actor_of_token(token, door)
+                if actor is None:
+                    raise UsageError(f'the token that made "{who}" is not valid any more')
+                return actor
+        if who in (role.value for role in TOKEN_ROLES):
+            return Actor(Role(who), f"any {who}", None, door)
+        roles = ", ".join(role.value for role in TOKEN_ROLES)
+        raise UsageError(
+            f'no token and no role "{who}"', f"`holdfast token ls` lists tokens; roles are {roles}"
+        )
 
     def _actor_of_token(self, token: Token, door: Door) -> Actor | None:
         """Return the actor of a token; None if the token that it was made with is not valid."""

@@ -19,6 +19,8 @@ from holdfast.vocabulary.authority import (
     Lockdown,
     LockdownResult,
     ModeResult,
+    Policies,
+    PoliciesResult,
     Reject,
     SetMode,
     Unlock,
@@ -32,6 +34,18 @@ _log = logger("authority")
 @handles(GetMode)
 def get_mode(context: Context, command: GetMode) -> ModeResult:
     return context.authority.modes.container.describe()
+
+
+@handles(Policies)
+def policies(context: Context, command: Policies) -> PoliciesResult:
+    authority = context.authority
+    advanced = authority.advanced
+    return PoliciesResult(
+        runtime_mode=authority.modes.now,
+        policies=[] if advanced is None else list(advanced.policies),
+        filters=None if advanced is None else advanced.filters,
+        lockdown=authority.lockdown.now,
+    )
 
 
 @handles(SetMode)

@@ -10,18 +10,27 @@ import msgspec
 
 from holdfast.adapters.audit_anchors import AnchorCheck
 from holdfast.adapters.tokens import Token
+from holdfast.app.authority.decision import decide
+from holdfast.app.authority.identities import Identities
+from holdfast.app.authority.request_checks import RequestChecks
 from holdfast.app.context import Context
 from holdfast.app.registry import handles
 from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.actors import TOKEN_ROLES, Actor, Role, Scopes
+from holdfast.vocabulary.codec import command_from
+from holdfast.vocabulary.command import Door
+from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.security import (
+    AccessResult,
     Audit,
     AuditResult,
     AuditVerdict,
+    CheckAccess,
     CreateToken,
     ListTokens,
     RevokeToken,
+    RotateToken,
     TokenInfo,
     TokenResult,
     TokensResult,
@@ -70,6 +79,51 @@ def revoke_token(context: Context, command: RevokeToken) -> TokenResult:
         also=[token.name for token in made_with_it],
         sessions=context.sessions.close_those_of(ids),
     )
+
+
+@handles(RotateToken)
+def rotate_token(context: Context, command: RotateToken) -> TokenResult:
+    old, made = context.tokens.rotate(command.token)
+    return TokenResult(
+        token=told_of(made.token),
+        text=made.text,
+        sessions=context.sessions.close_those_of({old.id}),
+    )
+
+
+@handles(CheckAccess)
+def check_access(context: Context, command: CheckAccess) -> AccessResult:
+    try:
+        door = Door(command.door)
+    except ValueError:
+        known = ", ".join(door.value for door in Door)
+        raise UsageError(f'no door "{command.door}"', f"one of {known}") from None
+    actor = Identities(context, context.auditor).actor_of(command.who, door)
+    asked = command_from(command.about, {**_services_of(command), **command.arguments})
+    _, verdict = decide(context, RequestChecks(context, context.auditor), actor, asked)
+    policy = verdict.confirm
+    return AccessResult(
+        allowed=verdict.is_allowed,
+        reason=verdict.reason,
+        needs_approval=policy is not None,
+        approvers=None if policy is None else policy.approvers,
+        cause=None if verdict.is_allowed else verdict.cause,
+        who=actor.name,
+    )
+
+
+def _services_of(command: CheckAccess) -> dict[str, Any]:
+    """Return the services as the field that the command in question has for them."""
+    kind = COMMANDS.get(command.about)
+    if not command.services or kind is None:
+        return {}
+    names = kind.__struct_encode_fields__
+    if "services" in names:
+        return {"services": command.services}
+    if "service" in names and len(command.services) == 1:
+        return {"service": command.services[0]}
+    few = "one service" if "service" in names else "no service"
+    raise UsageError(f"{command.about} is about {few}", f"see the reference of `{command.about}`")
 
 
 @handles(Audit)

@@ -45,6 +45,7 @@ CONTENTS: dict[str, dict[str, str]] = {
     "Guard": {
         "mode": "authority", "lockdown": "authority", "unlock": "authority",
         "approvals": "authority", "approve": "authority", "reject": "authority",
+        "policies": "authority", "may": "security",
     },
     "Care": {
         "token": "security", "prune": "maintenance", "upgrade": "maintenance",

@@ -16,6 +16,7 @@ from holdfast.vocabulary.command import Command
 
 REQUESTS: dict[str, dict[str, Any]] = {
     "adopt": {"service": "legacy", "pid": 4711},
+    "check_access": {"who": "ci", "about": "restart", "services": ["web"]},
     "create_token": {"token_name": "ci", "role": "operator", "services": ["web"]},
     "custom_restart": {
         "service": "web",
@@ -30,6 +31,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "metrics": {"services": ["web"], "history": 600},
     "prune": {"services": ["web"], "older_than": 604800},
     "revoke_token": {"token": "ci"},
+    "rotate_token": {"token": "ci"},
     "scale": {"instances": {"web": 4}},
     "send_input": {"service": "shell", "data": "bHMgLWwK"},
     "shutdown": {"keep_running": True},
