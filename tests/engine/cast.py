@@ -51,7 +51,7 @@ class Cast(Stage):
         )
         self.keeper.on_notice = self.roster.on_notice
 
-    def has(self, runner: Any, pattern: str) -> bool:
+    def has(self, runner: Any, pattern: str, *, is_raw: bool = False) -> bool:
         """Whether the newest run printed it, as tests say."""
         return (runner.last_run_id, pattern) in self.printed
 

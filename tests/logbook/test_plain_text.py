@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from holdfast.logbook.plain_text import PlainText
+from holdfast.logbook.plain_text import PlainText, shown
 
 CASES = [
     (b"\x1b[1;31mred\x1b[0m\r\n", "red\n"),
@@ -46,3 +46,27 @@ def test_an_endless_sequence_grows_nothing() -> None:
     shown = sum(len(text.feed(b"x" * 1000)) for _ in range(100))
     assert shown >= 95_000
     assert sum(sys.getsizeof(value) for value in vars(text).values()) <= before + 8
+
+
+@pytest.mark.parametrize(("data", "expected"), CASES)
+def test_whole_lines_are_shown_as_a_stream_is(data: bytes, expected: str) -> None:
+    """What a pattern matches is what a viewer reads."""
+    assert shown(data).decode("utf-8", "replace") == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"plain\tline", b"plain\tline"),
+        (b"10%\r50%\r100%", b"100%"),
+        (b"one\r\ntwo\r", b"one\ntwo"),
+        (b"done\r\x1b[K", b"done"),
+        (b"\r\r", b""),
+        ("\x9b31mred\x9b0m caf\u00e9 \u00c2".encode(), "red caf\u00e9 \u00c2".encode()),
+        (b"\x1b]0;title without an end", b""),
+        (b"\x1b[31m\xff\xfe", b"\xff\xfe"),
+    ],
+)
+def test_a_line_is_shown_in_its_last_state(data: bytes, expected: bytes) -> None:
+    """As a screen would show it; bytes that are no text stay."""
+    assert shown(data) == expected

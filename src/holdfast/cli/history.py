@@ -252,6 +252,7 @@ def _run_row(run: dict[str, Any]) -> tuple[str, ...]:
             "WHAT",
         ),
         Option("--timeout", "give up after this; 30s by default", "TIME", "duration"),
+        Option("--raw", "log:REGEX is for the bytes, with colours and control sequences"),
     ),
     commands=("wait",),
     about="Exit code 6 when it did not happen in time.",
@@ -265,7 +266,8 @@ def wait(call: Call) -> int:
     service = call.operands[0]
     condition = call.options.get("for", "running")
     timeout = call.options.get("timeout", 30.0)
-    result = call.ask("wait", service=service, condition=condition, timeout=timeout)
+    fields = {"raw": True} if call.options.get("raw") else {}
+    result = call.ask("wait", service=service, condition=condition, timeout=timeout, **fields)
     if not result["met"]:
         raise _unmet(service, condition, timeout, result)
     if call.is_json:

@@ -1,7 +1,8 @@
-"""Plain text out of terminal output: control sequences are removed and bytes become characters,
-however the output is cut into chunks.
+"""Plain text out of terminal output: control sequences are removed.
 
-Owns the parser's state: one number and at most three bytes of a character. So an escape sequence
+`shown` is what every pattern over output matches and what every answer shows, of whole lines.
+`PlainText` does it for a stream, however that is cut into chunks, and its bytes become characters.
+It owns the parser's state: one number and at most three bytes of a character. So an escape sequence
 without an end uses no memory.
 """
 
@@ -10,7 +11,40 @@ from __future__ import annotations
 import codecs
 from enum import Enum, auto
 
+from holdfast.system.patterns import pattern
+
 LONGEST_SEQUENCE = 4096
+_CONTROLS = bytes([*range(0x09), *range(0x0B, 0x20), 0x7F])
+# Sequences that move a cursor or set a colour, strings for the terminal, other escapes, and single
+# control characters. Those of one byte above 0x7f are two bytes in UTF-8.
+_HIDDEN = pattern(
+    rb"(?:\x1b\[|\xc2\x9b)[0-?]*[ -/]*[@-~]?"
+    rb"|(?:\x1b[\]PX^_]|\xc2[\x90\x98\x9d-\x9f])(?:[^\x07\x1b\n\xc2]|\xc2(?!\x9c))*"
+    rb"(?:\x07|\x1b\\|\xc2\x9c)?"
+    rb"|\x1b[ -/]*[0-~]?|\xc2[\x80-\x9f]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
+)
+
+
+def is_shown_whole(data: bytes) -> bool:
+    """Return whether nothing in these bytes is hidden by `shown`. Costs little."""
+    return len(data.translate(None, _CONTROLS)) == len(data) and b"\xc2" not in data
+
+
+def shown(data: bytes) -> bytes:
+    """Return lines as a screen would show them: without control sequences, and each in the last
+    state of those that it was written over with. Tabs and line ends stay."""
+    if is_shown_whole(data):
+        return data
+    text = _HIDDEN.sub(b"", data).replace(b"\r\n", b"\n")
+    if b"\r" in text:
+        text = b"\n".join(map(_last_state, text.split(b"\n")))
+    return text
+
+
+def _last_state(line: bytes) -> bytes:
+    if b"\r" not in line:
+        return line
+    return next((part for part in reversed(line.split(b"\r")) if part.strip()), b"")
 
 
 class _State(Enum):

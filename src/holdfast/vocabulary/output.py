@@ -75,7 +75,8 @@ class Logs(Command, frozen=True, kw_only=True):
     With `max_bytes`, no more than so much text is told: of a tail the newest lines, else the
     oldest; a note says if lines were left out, and a longer line is cut. `tail` with a cursor,
     a run or a time is the newest of that; `run` -1 is the newest; with a
-    cursor it reads on in this run only.
+    cursor it reads on in this run only. `grep` is a regular expression for lines as they are shown,
+    without colours and control sequences; with `raw`, for their bytes.
     """
 
     name = "logs"
@@ -92,6 +93,7 @@ class Logs(Command, frozen=True, kw_only=True):
     stream: Literal["out", "err"] | None = None
     run: int | None = None
     grep: str | None = None
+    raw: bool = False
     limit: int = 1000
     max_bytes: int | None = None
 

@@ -320,7 +320,8 @@ class Wait(Command, frozen=True, kw_only=True):
     Without probes, ready and healthy mean that it runs.
 
     A line counts from the start of the service's current run; an unfinished one, such as a
-    prompt, once nothing more came for 0.2 s.
+    prompt, once nothing more came for 0.2 s. The expression matches lines as they are shown,
+    without colours and control sequences; with `raw`, their bytes.
     """
 
     name = "wait"
@@ -331,6 +332,7 @@ class Wait(Command, frozen=True, kw_only=True):
     route = ("POST", "/api/services/wait")
     service: str
     condition: str = "running"
+    raw: bool = False
     timeout: float = 30.0
 
 

@@ -105,7 +105,7 @@ def test_every_key_fills_a_field_or_is_worked_out() -> None:
     worked_out = {
         "command": {"command", "args", "command_type", "shell"},
         "health_check": {
-            *("http", "url", "tcp", "exec", "command", "log", "notify", "shell"),
+            *("http", "url", "tcp", "exec", "command", "log", "raw", "notify", "shell"),
             *("consecutive_failures", "method", "status", "body", "headers", "verify", "follow"),
         },
         "restart": {"policy"},

@@ -15,6 +15,7 @@ from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Line
 from holdfast.logbook.lines import LineFollower
+from holdfast.logbook.plain_text import shown
 from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.errors import UsageError
 
@@ -28,9 +29,17 @@ class RunSearch:
     """Looks for a line anywhere in a run, from its beginning, as the log grows."""
 
     def __init__(
-        self, directory: str, service: str, run: int, matcher: SharedMatcher, in_thread: InThread
+        self,
+        directory: str,
+        service: str,
+        run: int,
+        matcher: SharedMatcher,
+        in_thread: InThread,
+        *,
+        is_raw: bool,
     ) -> None:
         self._place = (directory, service, run)
+        self._is_raw = is_raw
         self._matcher = matcher
         self._in_thread = in_thread
         self._lines: RunLines | None = None
@@ -49,13 +58,14 @@ class RunSearch:
             if not self._batch:
                 return None
             try:
-                found = await self._matcher.first(pattern, [line.data for line in self._batch])
+                data = _matched(self._batch, is_raw=self._is_raw)
+                found = await self._matcher.first(pattern, data)
             except UsageError:
                 self._batch = []
                 raise
             batch, self._batch = self._batch, []
             if found is not None:
-                return shown(batch[found].text)
+                return event_text(batch[found].data)
 
     def unfinished(self) -> list[Line]:
         """Return the lines without their end that were read so far."""
@@ -64,8 +74,8 @@ class RunSearch:
     async def look_at_unfinished(self, pattern: str) -> str | None:
         """Return the first of the unfinished lines that matches already."""
         lines = self.unfinished()
-        found = await self._matcher.first(pattern, [line.data for line in lines])
-        return None if found is None else shown(lines[found].text)
+        found = await self._matcher.first(pattern, _matched(lines, is_raw=self._is_raw))
+        return None if found is None else event_text(lines[found].data)
 
     def close(self) -> None:
         if self._lines is not None:
@@ -77,8 +87,15 @@ class RecentSearch:
     """Looks for a line among those that were finished since the last look."""
 
     def __init__(
-        self, directory: str, service: str, matcher: SharedMatcher, in_thread: InThread
+        self,
+        directory: str,
+        service: str,
+        matcher: SharedMatcher,
+        in_thread: InThread,
+        *,
+        is_raw: bool,
     ) -> None:
+        self._is_raw = is_raw
         self._reader = Reader(directory, service)
         self._matcher = matcher
         self._in_thread = in_thread
@@ -97,8 +114,8 @@ class RecentSearch:
         if max(end) - self._follower.cursor.start > BACKLOG_BYTES:
             self._start_at(cursors.at(max(end) - BACKLOG_BYTES))
         lines: list[Line] = await self._in_thread(_lines_of, self._follower)
-        found = await self._matcher.first(pattern, [line.data for line in lines])
-        return None if found is None else shown(lines[found].text)
+        found = await self._matcher.first(pattern, _matched(lines, is_raw=self._is_raw))
+        return None if found is None else event_text(lines[found].data)
 
     def close(self) -> None:
         if self._follower is not None:
@@ -110,10 +127,16 @@ class RecentSearch:
         self._follower = LineFollower(self._reader, cursor)
 
 
-def shown(text: str) -> str:
+def event_text(data: bytes) -> str:
     """Return a line as an event may show it: short, and in one piece."""
+    text = shown(data).decode("utf-8", "replace")
     plain = "".join(letter if letter.isprintable() else " " for letter in text[:1000]).strip()
     return plain if len(plain) <= SHOWN_CHARACTERS else plain[: SHOWN_CHARACTERS - 1] + "…"
+
+
+def _matched(lines: list[Line], *, is_raw: bool) -> list[bytes]:
+    """Return what a pattern is compared with: the lines as they are shown, or their bytes."""
+    return [line.data if is_raw else shown(line.data) for line in lines]
 
 
 def _lines_of(follower: LineFollower) -> list[Line]:

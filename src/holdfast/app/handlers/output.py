@@ -17,6 +17,7 @@ from holdfast.app.context import Context
 from holdfast.app.registry import handles
 from holdfast.logbook.cursors import encode
 from holdfast.logbook.entries import Line, Note
+from holdfast.logbook.plain_text import shown
 from holdfast.vocabulary.command import Done
 from holdfast.vocabulary.errors import NotFound, UsageError
 from holdfast.vocabulary.output import (
@@ -59,7 +60,7 @@ async def _read(
     lines: list[LogLine] = []
     while not query.is_done:
         entries = await context.in_thread(query.batch)
-        for entry in await _matching(entries, matcher):
+        for entry in await _matching(command, entries, matcher):
             if isinstance(entry, Line):
                 lines.append(log_line(entry))
             elif entry.kind != "run":
@@ -67,7 +68,7 @@ async def _read(
             if len(lines) >= limit and isinstance(entry, Line):
                 cursor = encode(entry.cursor)
                 return LogsResult(service=command.service, lines=lines, cursor=cursor, more=True)
-    rest = await _matching(query.unfinished(), matcher)
+    rest = await _matching(command, query.unfinished(), matcher)
     lines += [log_line(entry) for entry in rest if isinstance(entry, Line)]
     return LogsResult(service=command.service, lines=lines, cursor=encode(query.place))
 
@@ -84,8 +85,8 @@ async def _read_bounded(
     place: str | None = None
     before = encode(query.place)
     while not query.is_done and place is None:
-        entries = await _matching(await context.in_thread(query.batch), matcher)
-        entries += await _matching(query.unfinished(), matcher) if query.is_done else []
+        entries = await _matching(command, await context.in_thread(query.batch), matcher)
+        entries += await _matching(command, query.unfinished(), matcher) if query.is_done else []
         for entry in entries:
             if isinstance(entry, Note):
                 if entry.kind != "run":
@@ -116,12 +117,15 @@ def _cut(line: LogLine, max_bytes: int) -> LogLine:
     return msgspec.structs.replace(line, text=line.text[:max_bytes], partial=True)
 
 
-async def _matching(entries: list[Line | Note], matcher: Matcher | None) -> list[Line | Note]:
+async def _matching(
+    command: Logs, entries: list[Line | Note], matcher: Matcher | None
+) -> list[Line | Note]:
     """Return the lines that match, and all notes."""
     if matcher is None:
         return entries
     places = [place for place, entry in enumerate(entries) if isinstance(entry, Line)]
-    found = await matcher.matches([entries[place].data for place in places])  # type: ignore[union-attr]
+    data = (entries[place].data for place in places)  # type: ignore[union-attr]
+    found = await matcher.matches([line if command.raw else shown(line) for line in data])
     wanted = {places[number] for number in found}
     return [
         entry

@@ -25,6 +25,7 @@ from holdfast.engine.runner import views
 from holdfast.engine.runner.declaration import Overrides
 from holdfast.engine.runner.runner import Runner
 from holdfast.logbook.entries import Line, Note
+from holdfast.logbook.plain_text import shown
 from holdfast.rules.health import HEALTHY
 from holdfast.secrets.log_redaction import LineRedactor
 from holdfast.system import deadlines
@@ -249,7 +250,7 @@ async def _wait(context: Context, runner: Runner, command: Wait) -> WaitResult:
     began = time.monotonic()
     is_met, line = False, None
     try:
-        waiting = _until_met(context, runner, command.condition)
+        waiting = _until_met(context, runner, command)
         is_met, line = await deadlines.wait_for(waiting, max(_LOOK_SECONDS, command.timeout))
     except TimeoutError:
         pass
@@ -263,7 +264,8 @@ async def _wait(context: Context, runner: Runner, command: Wait) -> WaitResult:
     )
 
 
-async def _until_met(context: Context, runner: Runner, condition: str) -> tuple[bool, str | None]:
+async def _until_met(context: Context, runner: Runner, command: Wait) -> tuple[bool, str | None]:
+    condition = command.condition
     if condition == "running":
         return await _until(runner, (State.RUNNING,), give_up=(State.FAILED,)), None
     if condition in ("ready", "healthy"):
@@ -271,7 +273,7 @@ async def _until_met(context: Context, runner: Runner, condition: str) -> tuple[
     if condition == "exited":
         return await _until(runner, _ENDED), None
     if condition.startswith("log:"):
-        line = await _until_line(context, runner, condition[4:])
+        line = await _until_line(context, runner, condition[4:], is_raw=command.raw)
         return line is not None, line
     if condition.startswith("silent:"):
         return await _until_silent(context, runner, _seconds(condition[7:])), None
@@ -331,7 +333,9 @@ def is_met(runner: Runner, condition: str) -> bool:
     return known == HEALTHY or (known is None and runner.condition.is_ready is not False)
 
 
-async def _until_line(context: Context, runner: Runner, expression: str) -> str | None:
+async def _until_line(
+    context: Context, runner: Runner, expression: str, *, is_raw: bool
+) -> str | None:
     """Return the first line that matches, from the start of the current run on. Reads on whenever
     the log grew. When nothing comes, tries the unfinished line."""
     check_expression(expression)
@@ -348,10 +352,11 @@ async def _until_line(context: Context, runner: Runner, expression: str) -> str 
                 added: list[Line | Note] = [*await context.in_thread(lines.batch, is_over)]
                 is_all, rest = not added, lines.unfinished()
                 is_silent = is_silent and is_all
-                shown = line_redactor.preview(rest) if is_silent else line_redactor.redact(added)
-                batch = [line for line in shown if isinstance(line, Line)]
-                if found := await matcher.matches([line.data for line in batch]):
-                    return batch[found[0]].text
+                told = line_redactor.preview(rest) if is_silent else line_redactor.redact(added)
+                batch = [line.data for line in told if isinstance(line, Line)]
+                batch = batch if is_raw else [shown(line) for line in batch]
+                if found := await matcher.matches(batch):
+                    return batch[found[0]].decode("utf-8", "replace")
                 if is_all and runner.is_removed:
                     return None
                 if is_all:

@@ -29,7 +29,7 @@ MOST_TOLD = 3
 class Lines(Protocol):
     """Knows what services printed."""
 
-    def has(self, runner: Runner, pattern: str) -> bool:
+    def has(self, runner: Runner, pattern: str, *, is_raw: bool) -> bool:
         """Return whether the newest run printed a matching line.
 
         If not, it calls `Admission.mark` when the line comes.
@@ -39,7 +39,7 @@ class Lines(Protocol):
 class NoLines:
     """Knows no line; used until `AwaitedLines` is built."""
 
-    def has(self, runner: Runner, pattern: str) -> bool:
+    def has(self, runner: Runner, pattern: str, *, is_raw: bool) -> bool:
         return False
 
 
@@ -270,7 +270,8 @@ class Admission(RunObserver):
 
     def _obstacle(self, needed: Dependency, provider: Runner, facts: Provider) -> Obstacle | None:
         if needed.pattern is not None:
-            facts = replace(facts, has_line=self.lines.has(provider, needed.pattern))
+            has_line = self.lines.has(provider, needed.pattern, is_raw=needed.raw)
+            facts = replace(facts, has_line=has_line)
         return conditions.obstacle(needed, facts)
 
     def _providers(self, name: str) -> list[str] | None:

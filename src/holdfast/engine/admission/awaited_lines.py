@@ -21,8 +21,8 @@ from holdfast.vocabulary.errors import HoldfastError
 
 _log = logger("awaited_lines")
 _AGAIN_SECONDS = 1.0
-Awaited = tuple[str, str]
-"""A service and a pattern."""
+Awaited = tuple[str, str, bool]
+"""A service, a pattern, and whether it is for the bytes."""
 
 
 class AwaitedLines(RunObserver):
@@ -42,9 +42,9 @@ class AwaitedLines(RunObserver):
         self._found: dict[Awaited, str | None] = {}
         self._looking: dict[Awaited, tuple[str | None, asyncio.Task[None]]] = {}
 
-    def has(self, runner: Runner, pattern: str) -> bool:
+    def has(self, runner: Runner, pattern: str, *, is_raw: bool) -> bool:
         """Return whether the newest run printed the line; if not, look for it from now on."""
-        awaited, run_id = (runner.name, pattern), runner.last_run_id
+        awaited, run_id = (runner.name, pattern, is_raw), runner.last_run_id
         if run_id is None:
             return False
         if awaited in self._found:
@@ -76,8 +76,10 @@ class AwaitedLines(RunObserver):
     async def _look(self, awaited: Awaited, run_id: str, number: int) -> None:
         from holdfast.adapters.probes.log import RunSearch
 
-        service, pattern = awaited
-        search = RunSearch(self._directory, service, number, self._matcher, _in_thread)
+        service, pattern, is_raw = awaited
+        search = RunSearch(
+            self._directory, service, number, self._matcher, _in_thread, is_raw=is_raw
+        )
         more = asyncio.Event()
         stop = self._subscriptions.call_on_growth(service, more.set)
         try:

@@ -238,7 +238,9 @@ class _RecentLineCheck(_TaskCheck):
         super().__init__(checks, probe)
         self._target = target
         name = runner.declaration.spec.name
-        self._search = RecentSearch(checks.logs, name, checks.matcher, checks.in_thread)
+        self._search = RecentSearch(
+            checks.logs, name, checks.matcher, checks.in_thread, is_raw=target.raw
+        )
 
     def begin(self) -> None:
         self._task = self.checks.loop.create_task(self._search.begin())
@@ -273,7 +275,12 @@ class _LineCheck:
         assert runner.run is not None, "a run is probed only while it lives"
         self._service = runner.name
         self._search = RunSearch(
-            checks.logs, runner.name, runner.run.number, checks.matcher, checks.in_thread
+            checks.logs,
+            runner.name,
+            runner.run.number,
+            checks.matcher,
+            checks.in_thread,
+            is_raw=target.raw,
         )
         self._stop: Callable[[], None] | None = None
         self._task: asyncio.Task[None] | None = None

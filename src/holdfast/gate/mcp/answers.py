@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from holdfast.logbook.plain_text import shown
 from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.command import Effect
 from holdfast.vocabulary.commands import COMMANDS
@@ -24,12 +25,6 @@ FRAME_BYTES = 1_000
 LONGEST_LINE = 2_000
 _FOLD_AT = 3
 
-# Sequences that move a cursor or set a colour, strings for the terminal, and lone escapes.
-_ESCAPES = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?"
-    r"|\x9b[0-?]*[ -/]*[@-~]"
-)
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _FENCE = re.compile(r"`{3,}")
 
 _FILES = {"list_files": "read", "read_file": "read", "write_file": "write", "edit_file": "edit"}
@@ -83,14 +78,8 @@ def count_older(lines: Iterable[dict[str, Any]]) -> int:
 def clean(text: str) -> str:
     """Return a line as a screen would show it."""
     if not text.isprintable():
-        text = _CONTROLS.sub("", _overwritten(_ESCAPES.sub("", text)))
+        text = shown(text.encode("utf-8", "replace")).decode("utf-8", "replace")
     return text
-
-
-def _overwritten(text: str) -> str:
-    """Return the last state of a line that was written over."""
-    parts = [part for part in text.split("\r") if part.strip()]
-    return parts[-1] if parts else ""
 
 
 def line_text(line: dict[str, Any]) -> str:

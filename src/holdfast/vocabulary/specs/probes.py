@@ -45,9 +45,13 @@ class ExecTarget(msgspec.Struct, frozen=True, kw_only=True, tag="exec"):
 
 
 class LogTarget(msgspec.Struct, frozen=True, kw_only=True, tag="log"):
-    """A line of the service's output, once in a run; for liveness once in each interval."""
+    """A line of the service's output, once in a run; for liveness once in each interval.
+
+    The pattern is for lines as they are shown; if `raw`, for their bytes.
+    """
 
     pattern: str
+    raw: bool = False
 
 
 class NotifyTarget(msgspec.Struct, frozen=True, kw_only=True, tag="notify"):

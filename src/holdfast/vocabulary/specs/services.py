@@ -77,6 +77,8 @@ class Dependency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     condition: NeedCondition = "started"
     pattern: str | None = None
     """The pattern that a line of its output must match, for the condition `log`."""
+    raw: bool = False
+    """Whether the pattern matches the bytes, not the line as it is shown."""
     restart: bool = False
     """Whether a new run of it, once the condition is met again, restarts this one."""
 

@@ -37,7 +37,7 @@ _CONDITION = Choice(
         "process_log_ready": "log",
     },
 )
-_KEYS = ("condition", "pattern", "restart")
+_KEYS = ("condition", "pattern", "raw", "restart")
 
 
 class DependencyEntry(NamedTuple):
@@ -47,6 +47,7 @@ class DependencyEntry(NamedTuple):
     node: Node
     condition: NeedCondition = "started"
     pattern: str | None = None
+    raw: bool = False
     restart: bool = False
 
     def as_dependency(self) -> Dependency:
@@ -54,6 +55,7 @@ class DependencyEntry(NamedTuple):
             service=self.service,
             condition=self.condition,
             pattern=self.pattern,
+            raw=self.raw,
             restart=self.restart,
         )
 
@@ -127,6 +129,9 @@ class Dependencies(Kind):
             if pattern is None:
                 return None
             needed = needed._replace(condition="log", pattern=pattern)
+        if "raw" in given:
+            is_raw = Boolean().read(given["raw"], f"{key}.raw", reading)
+            needed = needed._replace(raw=bool(is_raw))
         return self.check_pattern(needed, key, reading)
 
     def check_pattern(
@@ -148,6 +153,11 @@ class Dependencies(Kind):
                 "pattern": {
                     "description": "For log: a regular expression that a line of it matches.",
                     **Pattern().schema(),
+                },
+                "raw": {
+                    "description": "Match the bytes, not the line without control sequences.",
+                    "default": False,
+                    **Boolean().schema(),
                 },
                 "restart": {
                     "description": "Restart this service when that one got a new run.",

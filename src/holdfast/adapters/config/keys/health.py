@@ -147,6 +147,12 @@ HEALTH_CHECK = Block(
         Key("exec", CommandLine(), "A command that ends with exit code 0."),
         Key("command", CommandLine(), "The same as exec."),
         Key("log", Expression(), "A regular expression for a line that the service prints."),
+        Key(
+            "raw",
+            Boolean(),
+            "For log: match the bytes, not the line without control sequences.",
+            default_of(LogTarget, "raw"),
+        ),
         Key("notify", Boolean(), "What the service says itself: READY=1, WATCHDOG=1."),
         Key("interval", PERIOD, "Time between two checks."),
         Key("timeout", PERIOD, "The longest wait for an answer."),
@@ -363,17 +369,18 @@ class ProbeBuilder:
             case "exec":
                 return self.build_command(block, given)
             case "log":
-                return LogTarget(pattern=given["log"])
+                return LogTarget(pattern=given["log"], raw=given.get("raw", False))
             case _:
                 return NotifyTarget()
 
     def check_options(self, block: Mapping[str, Any], given: dict[str, Any], kind: str) -> None:
         """Report options of another kind of probe, which would do nothing."""
         unfit = [name for name in ("method", *_HTTP) if kind != "http" and name in given]
-        unfit += ["shell"] if kind != "exec" and "shell" in given else []
+        owners = {"shell": "exec", "raw": "log"}
+        unfit += [name for name, owner in owners.items() if kind != owner and name in given]
         if isinstance(block, Values):
             for name in (name for name in unfit if name in block):
-                owner = "exec" if name == "shell" else "http"
+                owner = owners.get(name, "http")
                 self.note(block, name, f"{name} is for {owner}, not for {kind}", "remove it")
 
     def build_command(self, block: Mapping[str, Any], given: dict[str, Any]) -> ExecTarget | None:
