@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from tests.harness import Hold, quick
 
-COLOURED = ["sh", "-c", "printf '\\033[32mready\\033[0m on \\033[1m8080\\033[0m\\r\\n'; exec sleep 1000"]
+COLOURED = [
+    "sh",
+    "-c",
+    "printf '\\033[32mready\\033[0m on \\033[1m8080\\033[0m\\r\\n'; exec sleep 1000",
+]
 READY = "^ready on 8080$"
 BYTES = "ready\\x1b\\[0m on"
 
