@@ -43,6 +43,13 @@ def test_links_resolve(document: Path) -> None:
             assert anchor in slugs, f"{named(document)}: no heading for {target}"
 
 
+@pytest.mark.parametrize("document", documents(), ids=named)
+def test_only_our_distribution_is_installed(document: Path) -> None:
+    """`holdfast` on the package index is another program, with extras or without."""
+    wrong = r"(?:install|upgrade|uv add) (?:[-\w]+ )*[\"']?holdfast(?![-\w.])|holdfast\["
+    assert not re.findall(wrong, text_of(document))
+
+
 @pytest.mark.parametrize("name", sorted(reference.pages()))
 def test_reference_is_current(name: str) -> None:
     """The generated pages say what the code says; `scripts/check --fix` writes them."""

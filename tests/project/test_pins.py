@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -34,6 +35,21 @@ def test_every_pin_has_hashes(pins: ModuleType, path: Path) -> None:
     ]
     assert found
     assert all(pin is not None for pin in found)
+
+
+def test_running_needs_no_tool() -> None:
+    """`scripts/run` installs the dependencies of the package, and no tool of development."""
+    assert "scripts/setup --run\n" in (ROOT / "scripts" / "run").read_text()
+    pinned = names_in((ROOT / "requirements" / "run.txt").read_text())
+    project = (ROOT / "pyproject.toml").read_text()
+    needed = project.partition("dependencies = [")[2].partition("]")[0]
+    assert {word.lower() for word in re.findall(r'"([\w-]+)', needed.replace("_", "-"))} <= pinned
+    assert not pinned & {"coverage", "hypothesis", "mypy", "playwright", "pytest", "ruff"}
+
+
+def names_in(pins: str) -> set[str]:
+    names = re.findall(r"^([\w.-]+)==", pins, re.MULTILINE)
+    return {name.lower().replace("_", "-") for name in names}
 
 
 def test_hashes_are_required() -> None:

@@ -82,6 +82,8 @@ def test_tokens_are_made_listed_and_revoked(hold: Hold) -> None:
     """Its text is shown once and stored nowhere."""
     made = hold.cli("token", "create", "ci", "--role", "viewer", "--service", "web").stdout.strip()
     assert made.startswith("holdfast_")
+    path = Path(hold.cli("token", "path").stdout.strip())
+    assert path.read_text().strip() != made, "the admin's token is another one"
     listed = hold.cli("token", "ls").stdout
     assert "ci" in listed
     assert made not in listed

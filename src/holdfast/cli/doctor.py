@@ -25,6 +25,7 @@ DESCRIPTORS_PER_SERVICE = 6
 OWN_DESCRIPTORS = 32
 FLOOR_BYTES = 64 << 20
 PIPE_BYTES_PER_SERVICE = 2 << 20
+DISTRIBUTION = "holdfast-supervisor"
 PIDFD_GET_INFO = 0xC040FF0B
 PR_SET_CHILD_SUBREAPER = 36
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -61,6 +62,7 @@ def doctor(call: Call) -> int:
 
 def all_checks(call: Call) -> Iterator[Check]:
     yield check_python()
+    yield from check_package()
     if sys.platform == "linux":
         yield check_cgroup()
         yield check_controllers()
@@ -92,6 +94,26 @@ def all_checks(call: Call) -> Iterator[Check]:
 
 def check_python() -> Check:
     return Check("python", "ok", f"{sys.version.split()[0]} ({sys.executable})")
+
+
+def check_package() -> Iterator[Check]:
+    """Whether another distribution wrote, or may overwrite, the files of this package."""
+    from importlib.metadata import distributions
+
+    mine = os.path.realpath(os.path.join(os.path.dirname(__file__), os.pardir, "__init__.py"))
+    owners = {
+        str(found.metadata["Name"])
+        for found in distributions()
+        for file in found.files or ()
+        if str(file) == "holdfast/__init__.py" and os.path.realpath(file.locate()) == mine
+    }
+    for owner in sorted(owners - {DISTRIBUTION}):
+        yield Check(
+            "package",
+            "fail",
+            f'the distribution "{owner}", another program, owns the same files as {DISTRIBUTION}',
+            f"pip uninstall {owner}; pip install --force-reinstall {DISTRIBUTION}",
+        )
 
 
 def check_cgroup() -> Check:

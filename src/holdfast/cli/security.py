@@ -23,7 +23,7 @@ TOKEN_HEADS = ("NAME", "KIND", "ROLE", "LIMITS", "MADE", "BY", "EXPIRES", "ID")
 @Verb(
     "token",
     "Make, list, rotate or revoke tokens for the network doors",
-    operands="create|ls|rotate|revoke [NAME]",
+    operands="create|ls|rotate|revoke|path [NAME]",
     least=1,
     most=2,
     options=(
@@ -37,12 +37,13 @@ TOKEN_HEADS = ("NAME", "KIND", "ROLE", "LIMITS", "MADE", "BY", "EXPIRES", "ID")
     commands=("create_token", "list_tokens", "rotate_token", "revoke_token"),
     about=(
         "A token is shown once, when it is made; only its hash is stored. The command line on\n"
-        "this machine needs none. The first admin's token lies in `admin.token` in the state\n"
-        "folder."
+        "this machine needs none. The first start writes a token for an admin into a file that\n"
+        "only you can read; `holdfast token path` tells its path."
     ),
     examples=(
         ("holdfast token create ci --role operator --expires 30d", "for a month"),
         ("holdfast token create eyes --role viewer --service web,db", "may look at two"),
+        ('TOKEN=$(cat "$(holdfast token path)")', "the admin's token, for curl and scripts"),
         ("holdfast token ls", "who has one"),
         ("holdfast token rotate ci", "a new text; the old one is refused"),
         ("holdfast token revoke ci", "refused from now on"),
@@ -52,14 +53,27 @@ def token(call: Call) -> int:
     action, name = call.operands[0], call.operands[1] if len(call.operands) > 1 else None
     if action in ("ls", "list") and name is None:
         return _list_tokens(call)
+    if action == "path" and name is None:
+        return _show_path(call)
     actions = {"create": _create_token, "rotate": _rotate_token, "revoke": _revoke_token}
     if action not in actions:
         raise UsageError(
-            f'"{action}" is none of create, ls, rotate, revoke', "holdfast token --help"
+            f'"{action}" is none of create, ls, rotate, revoke, path', "holdfast token --help"
         )
     if name is None:
         raise UsageError(f"token {action} needs a name", f"holdfast token {action} NAME")
     return actions[action](call, name)
+
+
+def _show_path(call: Call) -> int:
+    path = os.path.join(call.places.state, "admin.token")
+    if not os.path.exists(path):
+        raise UsageError(f"there is no {path}", "`holdfast up` writes it at the first start")
+    if call.is_json:
+        call.emit({"path": path})
+    else:
+        call.say(path)
+    return 0
 
 
 def _create_token(call: Call, name: str) -> int:

@@ -1,6 +1,6 @@
 """The numbers as instruments of OpenTelemetry. The exporting program brings its own reader.
 
-Needs the extra `holdfast[otel]`.
+Needs the extra `holdfast-supervisor[otel]`.
 """
 
 from __future__ import annotations
