@@ -18,6 +18,7 @@ from holdfast.logbook.segment_view import SegmentView
 PIECE_BYTES = 64 << 10
 _BATCH_RECORDS = 1024
 _ANCHOR_RECORDS = 16
+_BEFORE_BYTES = 128 << 10
 
 
 class Span(NamedTuple):
@@ -75,6 +76,39 @@ class Reader:
     def tail(self, lines: int, stream: Stream | None = None) -> Cursor:
         """Return where the last lines begin. Reads backwards, and no more than it must."""
         return tail.find(self.views(newest_first=True), lines, stream)
+
+    def before(self, until: Cursor, lines: int) -> Cursor:
+        """Return where the last lines before a place begin. Both streams count; no line of either
+        begins in its middle."""
+        last, beginning = max(until), self.beginning()
+        span = _BEFORE_BYTES
+        while True:
+            start = max(beginning.start, last - span)
+            ends = self._line_ends(start, until)
+            if len(ends) > lines or start == beginning.start:
+                break
+            span *= 4
+        if len(ends) <= lines:
+            return beginning
+        first = ends[-lines - 1][0] if lines else last
+        places = [
+            next((end for end, of in ends if of == stream and end >= first), until[stream])
+            for stream in range(len(STREAMS))
+        ]
+        return Cursor(*places)
+
+    def _line_ends(self, start: int, until: Cursor) -> list[tuple[int, int]]:
+        """Return the positions behind line ends from a place on, each with its stream, in order."""
+        ends: list[tuple[int, int]] = []
+        with self.chunks(cursors.at(start), until=max(until)) as walk:
+            for item in walk:
+                if not isinstance(item, Chunk):
+                    continue
+                stream, place = STREAMS.index(item.stream), -1
+                room = until[stream] - item.position
+                while (place := item.data.find(b"\n", place + 1)) >= 0 and place < room:
+                    ends.append((item.position + place + 1, stream))
+        return sorted(ends)
 
     def since(self, time: float) -> Cursor:
         """Return where the output of this time begins; the very beginning if some may be gone."""

@@ -20,12 +20,13 @@ from holdfast.gate.events import Event, follow_events
 from holdfast.gate.ws import frames
 from holdfast.gate.ws.flow_control import Window
 from holdfast.gate.ws.frames import Request, data_of
+from holdfast.gate.ws.merged_viewer import EventSource, MergedViewer, Source
 from holdfast.gate.ws.viewer import Viewer
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor, CursorError
 from holdfast.logbook.entries import Stream
 from holdfast.logbook.reader import Reader
-from holdfast.vocabulary.errors import HoldfastError, TooManyRequests, UsageError
+from holdfast.vocabulary.errors import HoldfastError, Refused, TooManyRequests, UsageError
 from holdfast.vocabulary.events import known_place
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ EVENTS = (
     *("terminal:input", "terminal:resize", "terminal:take", "terminal:release"),
 )
 MOST_SESSIONS = 64
+MOST_SERVICES = 64
+MOST_PAST_EVENTS = 1000
 MOST_SUBSCRIPTIONS = 16
 MOST_REQUESTS = 32
 MOST_WAITING_EVENTS = 256
@@ -54,7 +57,7 @@ class Dispatcher:
         self._connection = connection
         self._shared = shared
         self._account = account
-        self._viewers: dict[str, Viewer] = {}
+        self._viewers: dict[str, Viewer | MergedViewer] = {}
         self._grants: dict[str, Callable[[], None]] = {}
         """By session: releases the right to follow its service."""
         self._subscriptions: dict[int, tuple[Subscription, asyncio.Task[None]]] = {}
@@ -94,9 +97,9 @@ class Dispatcher:
             case "ack":
                 self._acknowledge(data_of(request, frames.Ack))
             case "session:create":
-                self._begin(request, self._create(request))
+                self._begin(request, self._create_session(request))
             case "session:close":
-                viewer = self._viewer(data_of(request, frames.SessionData))
+                viewer = self._session(data_of(request, frames.SessionData))
                 self._on_end(viewer, "asked", request.id)
             case "command:execute":
                 self._begin(request, self._execute(request))
@@ -188,6 +191,12 @@ class Dispatcher:
 
     # Viewers, which clients know as sessions
 
+    async def _create_session(self, request: Request) -> None:
+        if isinstance(request.data, dict) and "services" in request.data:
+            await self._create_merged(request)
+        else:
+            await self._create(request)
+
     async def _create(self, request: Request) -> None:
         wanted = data_of(request, frames.CreateSession)
         self._check_sessions()
@@ -213,6 +222,86 @@ class Dispatcher:
         if identity in self._viewers:  # not lost meanwhile
             viewer.begin(self._on_end)
 
+    async def _create_merged(self, request: Request) -> None:
+        """Create a session of several services. Each is granted by itself."""
+        wanted = data_of(request, frames.CreateMerged)
+        if not 1 <= len(wanted.services) <= MOST_SERVICES:
+            raise UsageError(f"session:create: `services` names 1 to {MOST_SERVICES} services")
+        self._check_sessions()
+        names = list(dict.fromkeys(wanted.services))
+        grants = await asyncio.gather(
+            *(self._connection.ask("open_output", {"service": name}) for name in names)
+        )
+        await secrets.refresh(self._shared.channel, max(one.get("hides", 0) for one in grants))
+        places = await asyncio.gather(
+            *(self._part(wanted, name, grant) for name, grant in zip(names, grants, strict=True))
+        )
+        events = await self._merged_events(wanted, [grant["service"] for grant in grants])
+        self._check_sessions()
+        open_feed = self._shared.feeds.open
+        sources = []
+        for grant, (start, until) in zip(grants, places, strict=True):
+            end, is_terminal = cursors.decode(grant["end"]), bool(grant["terminal"])
+            feed = open_feed(grant["directory"], grant["service"], end, is_terminal=is_terminal)
+            sources.append(Source(grant, feed, start, until))
+        self._count += 1
+        identity = f"session-{uuid.uuid4()}"
+        viewer = MergedViewer(self._count, identity, wanted, sources, events, self._connection)
+        self._viewers[identity] = viewer
+        releases = [
+            self._shared.accounts.hold_grant(
+                self._account, grant["service"], partial(self._on_lost, viewer)
+            )
+            for grant in grants
+        ]
+        self._grants[identity] = partial(_call_all, releases)
+        await self._answer(request, "session:created", viewer.describe())
+        if identity in self._viewers:  # not lost meanwhile
+            viewer.begin(self._on_end)
+
+    async def _part(
+        self, wanted: frames.CreateMerged, name: str, grant: dict[str, Any]
+    ) -> tuple[Cursor, Cursor | None]:
+        """Return where this service's output begins in the session, and where it ends."""
+        reader = Reader(grant["directory"], grant["service"])
+        in_thread = self._shared.feeds.in_thread
+        until = None
+        if wanted.until is not None:
+            until = _decoded(wanted.until.get(name, grant["end"]))
+        if (cursor := wanted.cursors.get(name)) is not None:
+            return _decoded(cursor), until
+        if wanted.since is not None:
+            return await in_thread(reader.since, wanted.since), until
+        tail = min(DEFAULT_TAIL if wanted.tail is None else max(0, wanted.tail), 100_000)
+        if wanted.run is not None:
+            span = await in_thread(reader.run, wanted.run)
+            start = cursors.decode(grant["end"]) if span is None else span.start
+            if span is not None and until is not None and span.end is not None:
+                until = cursors.at(span.end)
+            if wanted.tail is None or span is None:
+                return start, until
+            return cursors.later(start, await in_thread(reader.tail, tail)), until
+        if until is not None:
+            return await in_thread(reader.before, until, tail), until
+        return await in_thread(reader.tail, tail), None
+
+    async def _merged_events(
+        self, wanted: frames.CreateMerged, services: list[str]
+    ) -> EventSource | None:
+        """Return the services' events; None if this caller may not see events."""
+        fields = {"limit": MOST_PAST_EVENTS, "services": services}
+        try:
+            answer = await self._connection.ask("events", fields)
+        except Refused:
+            return None
+        newest = list(answer["events"])
+        if wanted.until is not None:
+            return EventSource(newest, None)
+        following = follow_events(
+            self._shared.new_channel, self._connection.caller, int(answer["last"]), services
+        )
+        return EventSource(newest, following)
+
     def _check_sessions(self) -> None:
         if len(self._viewers) >= MOST_SESSIONS:
             raise TooManyRequests(
@@ -224,10 +313,7 @@ class Dispatcher:
     ) -> Cursor:
         """Return where the viewer begins: at its own place, at a time, or at the last lines."""
         if wanted.cursor is not None:
-            try:
-                return cursors.decode(wanted.cursor)
-            except CursorError as error:
-                raise UsageError(f"session:create: {error}") from None
+            return _decoded(wanted.cursor)
         if wanted.offset is not None:
             offset = wanted.offset
             places = (offset, offset) if isinstance(offset, int) else (offset.stdout, offset.stderr)
@@ -243,10 +329,18 @@ class Dispatcher:
             return end
         return await self._shared.feeds.in_thread(reader.tail, min(tail, 100_000), stream)
 
-    def _viewer(self, data: frames.SessionData) -> Viewer:
+    def _session(self, data: frames.SessionData) -> Viewer | MergedViewer:
         viewer = self._viewers.get(data.session_id)
         if viewer is None:
             raise UsageError("no such session on this connection", "create it first")
+        return viewer
+
+    def _viewer(self, data: frames.SessionData) -> Viewer:
+        viewer = self._session(data)
+        if isinstance(viewer, MergedViewer):
+            raise UsageError(
+                "a session of several services has no terminal", "create one of its own"
+            )
         return viewer
 
     async def _take_keyboard(self, request: Request) -> None:
@@ -254,30 +348,35 @@ class Dispatcher:
         await self._viewer(wanted).take(wanted)
         await self._answer(request, "terminal:taken", {"sessionId": wanted.session_id})
 
-    def _on_lost(self, viewer: Viewer, error: HoldfastError) -> None:
+    def _on_lost(self, viewer: Viewer | MergedViewer, error: HoldfastError) -> None:
         """This client may no longer follow the service."""
         if viewer.identity in self._viewers:
             viewer.stop()
             self._connection.post(frames.failure(error, None, viewer.identity))
             self._on_end(viewer, error.message)
 
-    def _on_end(self, viewer: Viewer, reason: str, request_id: frames.RequestId = None) -> None:
+    def _on_end(
+        self, viewer: Viewer | MergedViewer, reason: str, request_id: frames.RequestId = None
+    ) -> None:
         # Nothing cancels this task, so a viewer always gives back what it holds.
         task = asyncio.get_running_loop().create_task(self._close(viewer, reason, request_id))
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
 
-    async def _close(self, viewer: Viewer, reason: str, request_id: frames.RequestId) -> None:
+    async def _close(
+        self, viewer: Viewer | MergedViewer, reason: str, request_id: frames.RequestId
+    ) -> None:
         await self._end(viewer)
         data = {"sessionId": viewer.identity, "reason": reason}
         self._connection.post(frames.frame("session:closed", data, request_id))
 
-    async def _end(self, viewer: Viewer) -> None:
+    async def _end(self, viewer: Viewer | MergedViewer) -> None:
         if (release := self._grants.pop(viewer.identity, None)) is not None:
             release()
         if self._viewers.pop(viewer.identity, None) is not None:
             await viewer.end()
-            await self._shared.feeds.leave(viewer.feed)
+            for feed in viewer.feeds:
+                await self._shared.feeds.leave(feed)
 
     # Subscriptions
 
@@ -366,6 +465,18 @@ class Subscription:
                 if self._waiting.empty():
                     break
                 event = self._waiting.get_nowait()
+
+
+def _call_all(functions: list[Callable[[], None]]) -> None:
+    for function in functions:
+        function()
+
+
+def _decoded(cursor: str) -> Cursor:
+    try:
+        return cursors.decode(cursor)
+    except CursorError as error:
+        raise UsageError(f"session:create: {error}") from None
 
 
 def _session_of(request: Request) -> str | None:

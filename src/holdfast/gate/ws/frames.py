@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 
-STDOUT, STDERR, INPUT = 1, 2, 16
+STDOUT, STDERR, MERGED, INPUT = 1, 2, 3, 16
 """The first byte of a binary frame."""
 BINARY = struct.Struct(">BIQ")
 """Kind, number of the session, position of the first byte in the log."""
@@ -74,6 +74,18 @@ class CreateSession(FlowSettings, frozen=True, kw_only=True):
     binary: bool = False
     slow: Literal["skip", "lag"] = "lag"
     metrics: float | None = None
+
+
+class CreateMerged(FlowSettings, frozen=True, kw_only=True):
+    """A session of several services."""
+
+    services: list[str]
+    cursors: dict[str, str] = {}
+    until: dict[str, str] | None = None
+    since: float | None = None
+    tail: int | None = None
+    run: int | None = None
+    slow: Literal["skip", "lag"] = "lag"
 
 
 class SessionData(_Data, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.client.connection import Unreachable
 from holdfast.gate.ws import frames
 from holdfast.gate.ws.flow_control import Window
+from holdfast.gate.ws.follower import Follower
 from holdfast.gate.ws.output_blocks import (
     Block,
     FrameBody,
@@ -29,9 +30,9 @@ from holdfast.gate.ws.output_blocks import (
     gap_body,
     items_after,
 )
-from holdfast.gate.ws.output_feeds import BLOCK_BYTES, BlockGone, OutputFeed
+from holdfast.gate.ws.output_feeds import BLOCK_BYTES, OutputFeed
 from holdfast.gate.ws.status_feed import StatusData, status_data
-from holdfast.logbook.cursors import BEGINNING, Cursor, encode, later
+from holdfast.logbook.cursors import BEGINNING, Cursor, encode
 from holdfast.system import deadlines
 from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
 
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from holdfast.gate.ws.door import Connection, WebSocketShared
 
 _log = logging.getLogger("holdfast.gate")
-SKIP_BYTES = 1024 * 1024
-"""How far a viewer with `slow: skip` may fall behind."""
 LAST_OUTPUT_SECONDS = 2.0
 MOST_STATUSES = 64
 MOST_INPUTS = 256
@@ -125,24 +124,24 @@ class Viewer:
         self.service: str = grant["service"]
         self.window = Window(wanted, BLOCK_BYTES)
         self.feed = feed
-        self.place = place
+        self.feeds = [feed]
+        self._follower = Follower(feed, place)
         self._wanted = wanted
         self._grant = grant
         self._connection = connection
         self._keyboards = shared.keyboards
         self._status_feed = shared.statuses
         self._stream = None if wanted.stream is None else frames.STREAM_NAMES.index(wanted.stream)
-        self._next_block: int | None = None
-        self._known: Cursor | None = None
-        """How far the client has what its next blocks contain, if it joined inside a block."""
-        self._is_live = False
-        """Whether it has reached the end of the log once."""
         self._shown = place
         self._moved = asyncio.Event()
         self._statuses: deque[StatusData | None] = deque(maxlen=MOST_STATUSES)
         self._has_status = asyncio.Event()
         self._inputs: asyncio.Queue[TerminalCommand] = asyncio.Queue(MOST_INPUTS)
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def place(self) -> Cursor:
+        return self._follower.place
 
     def describe(self) -> dict[str, Any]:
         """Return what the client learns when the session is created."""
@@ -207,47 +206,17 @@ class Viewer:
             await self.window.wait_for_room()
             if self._wanted.slow == "skip":
                 await self._skip()
-            before, blocks = self.place, await self._next_blocks()
+            before = self.place
+            blocks = await self._follower.blocks(gather=bool(self.window.interval_ms))
             await self._send_blocks(blocks, before)
             self._shown = self.place
             self._moved.set()
             await self.window.collect()
 
-    async def _next_blocks(self) -> list[Block]:
-        """Return what comes next, from the blocks that all viewers share or from the log."""
-        while True:
-            if self._next_block is None:
-                self._next_block = self.feed.join(self.place)
-                self._known = self.place
-            if self._next_block is None:
-                block = await self.feed.read(self.place, BLOCK_BYTES)
-                if block is not None:
-                    return [block]
-                continue
-            self._is_live = True
-            try:
-                blocks = [await self.feed.block(self._next_block)]
-            except BlockGone:
-                self._next_block = None
-                continue
-            self._next_block += 1
-            size = blocks[0].size
-            while self.window.interval_ms and self.feed.has(self._next_block):
-                size += self.feed.kept_block(self._next_block).size
-                if size > BLOCK_BYTES:
-                    break
-                blocks.append(self.feed.kept_block(self._next_block))
-                self._next_block += 1
-            return blocks
-
     async def _send_blocks(self, blocks: list[Block], before: Cursor) -> None:
-        first, last, known = blocks[0], blocks[-1], self._known
-        if known is not None and (first.is_anew or first.start.start >= max(known)):
-            self._known = known = None
-        # A client that had more than these blocks contain does not lose its place.
-        self.place = later(known, last.end) if known is not None else last.end
+        known = self._follower.pass_blocks(blocks)
         if len(blocks) == 1 and known is None and self._stream is None:
-            items, bodies = first.items, first.frame_bodies
+            items, bodies = blocks[0].items, blocks[0].frame_bodies
         else:
             every = [item for block in blocks for item in block.items]
             items = items_after(every, known or BEGINNING, self._stream)
@@ -272,16 +241,12 @@ class Viewer:
         return f'{{"event":"{body.event}","data":{{{kind}"sessionId":"{self.identity}",{body.text}'
 
     async def _skip(self) -> None:
-        if not self._is_live or self.feed.known_end - self.place.start <= SKIP_BYTES:
+        skipped = await self._follower.skip()
+        if skipped is None:
             return
-        live = await self.feed.live_place()
-        lost = live.start - self.place.start
-        if lost <= 0:
-            return
+        lost = skipped[1].start - skipped[0].start
         text = f"{lost} bytes skipped: the viewer was too slow"
-        body = gap_body(self.place, live, lost, "slow", text)
-        self.place, self._next_block = live, None
-        await self._connection.send(self._frame(body))
+        await self._connection.send(self._frame(gap_body(*skipped, lost, "slow", text)))
 
     # Status and metrics
 
