@@ -325,3 +325,21 @@ def test_a_log_begun_anew(stage: Stage) -> None:
     stage.recorder.flush()
     assert stage.notes(cursors.at(5000)) == [("anew", 0)]
     assert stage.lines(cursors.at(5000)) == [b"new"]
+
+
+def test_the_last_lines_before_a_place(stage: Stage) -> None:
+    """They are whole, of both streams, and not more than asked for; without so many, it is the
+    beginning."""
+    for number in range(300):
+        stage.say(f"line {number}\n".encode(), "err" if number % 3 == 0 else "out")
+    stage.say(b"unfinished")
+    stage.recorder.flush()
+    places = [entry.cursor for entry in stage.entries() if isinstance(entry, Line)]
+    for number in (1, 7, 150, 300):
+        until = places[number - 1]
+        start = stage.reader.before(until, 5)
+        with stage.reader.chunks(start, until=max(until)) as walk:
+            text = b"".join(item.data for item in walk if isinstance(item, Chunk))
+        first = max(0, number - 5)
+        assert text.decode().split() == " ".join(f"line {n}" for n in range(first, number)).split()
+    assert stage.reader.before(places[4], 1000) == stage.reader.beginning()
