@@ -8,7 +8,6 @@ written for every door, with names of commands and verbs; here they are rewritte
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -41,10 +40,10 @@ _USELESS = "see the reference of"
 
 
 class Answer(NamedTuple):
-    """The text of a tool's answer, and the same for programs where that is worth its tokens."""
+    """A tool's answer. It has no structured content beside its text: clients disagree about which
+    of the two their model sees, and one form cannot say less than the other."""
 
     text: str
-    structured: dict[str, Any] | None = None
     is_error: bool = False
 
 
@@ -180,20 +179,6 @@ def cap(text: str, most: int = MOST_BYTES) -> str:
         kept = kept[:line_end]
     left_out = len(data) - len((kept + end).encode("utf-8", "replace"))
     return f"{kept}\n-- cut: {left_out} bytes left out{end}"
-
-
-def fit_structured(structured: dict[str, Any]) -> dict[str, Any]:
-    """Cut structured content to the size of a text, and mark it as cut."""
-    while len(json.dumps(structured, ensure_ascii=False).encode("utf-8", "replace")) > MOST_BYTES:
-        name, longest = max(
-            ((name, value) for name, value in structured.items() if isinstance(value, list)),
-            key=lambda pair: len(pair[1]),
-            default=("", []),
-        )
-        if not longest:
-            return {"truncated": True}
-        structured = {**structured, name: longest[: len(longest) // 2], "truncated": True}
-    return structured
 
 
 def fence(lines: Sequence[str]) -> str:

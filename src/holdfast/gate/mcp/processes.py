@@ -25,21 +25,7 @@ from holdfast.vocabulary.names import is_service_name
 Seconds = Annotated[float, Meta(ge=0, le=LONGEST_SECONDS)]
 MaxBytes = Annotated[int, Meta(ge=200, le=answers.MOST_BYTES)]
 Names = Annotated[list[str], Meta(description="services, group:NAME or tag:NAME")]
-_FACTS = {
-    "pid": "pid",
-    "uptime": "uptime_s",
-    "restart_count": "restarts",
-    "exit_code": "exit",
-    "signal": "signal",
-    "ready": "ready",
-    "health": "health",
-    "reason": "reason",
-    "waiting_for": "waiting_for",
-    "next_start_in": "next_start_in_s",
-    "ports": "ports",
-    "owner": "owner",
-}
-_MORE = {"cpu_percent": "cpu_percent", "memory_mb": "memory_mb", "run": "run", "said": "said"}
+_MORE = ("cpu_percent", "memory_mb", "run", "said")
 _DETAILED = 5
 _DETAIL_LINES = 5
 _SEARCHED_LINES = 10_000
@@ -62,15 +48,10 @@ async def status(call: Call, given: StatusArguments) -> Answer:
     if left_out := len(services) - len(lines):
         services = dict(list(services.items())[: len(lines)])
         lines.append(f"-- {left_out} more: give names, group:NAME or tag:NAME")
-    structured = {"services": [facts_of(name, one) for name, one in services.items()]}
     if given.detail:
-        for place, (name, one) in enumerate(services.items()):
-            structured["services"][place].update(_pick(one, _MORE))
-            if place < _DETAILED:
-                lines += await _detail(call, name, one)
-    if not services:
-        lines = ["no services"]
-    return Answer("\n".join(lines), structured)
+        for name, one in list(services.items())[:_DETAILED]:
+            lines += await _detail(call, name, one)
+    return Answer("\n".join(lines or ["no services"]))
 
 
 async def _detail(call: Call, name: str, status: dict[str, Any]) -> list[str]:
@@ -82,9 +63,9 @@ async def _detail(call: Call, name: str, status: dict[str, Any]) -> list[str]:
         lines.append(f"started by {owner.get('client')} through {owner.get('call')}")
     if explained.get("command"):
         lines.append(f"command: {' '.join(redact_arguments(explained['command']))}")
-    more = _pick(status, _MORE)
+    more = [f"{name} {status[name]}" for name in _MORE if status.get(name) is not None]
     if more:
-        lines.append(", ".join(f"{key} {value}" for key, value in more.items()))
+        lines.append(", ".join(more))
     printed = await last_lines(call, name, _DETAIL_LINES)
     return [*lines, answers.fence(printed)] if printed else lines
 
@@ -92,18 +73,6 @@ async def _detail(call: Call, name: str, status: dict[str, Any]) -> list[str]:
 async def last_lines(call: Call, name: str, count: int) -> list[str]:
     result = await call.ask("logs", service=name, tail=count, max_bytes=4000)
     return answers.show_lines(result["lines"])
-
-
-def facts_of(name: str, status: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "state": status["status"], **_pick(status, _FACTS)}
-
-
-def _pick(status: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """Return these fields of a status, by the names that the tools use."""
-    found = {own: status[name] for name, own in names.items() if status.get(name) is not None}
-    if "uptime_s" in found:
-        found["uptime_s"] = round(found["uptime_s"], 1)
-    return found
 
 
 def table(services: dict[str, dict[str, Any]]) -> list[str]:
@@ -187,30 +156,23 @@ def _control_answer(
 ) -> Answer:
     """Say how each service is now, and why those failed that did."""
     lines: list[str] = []
-    listed: list[dict[str, Any]] = []
     is_error = False
     for name, status in now.items():
         outcome = outcomes.get(name)
         if outcome and outcome["outcome"] == "waiting":
             outcome = None
-        facts = facts_of(name, status)
         said = outcome["outcome"].replace("_", " ") if outcome else unfinished
         lines.append(f"{name}: {said}; {in_words(status)}")
-        facts["outcome"] = outcome["outcome"] if outcome else "under_way"
         if outcome and outcome["outcome"] == "failed":
             is_error = True
             if outcome.get("reason"):
-                facts["reason"] = outcome["reason"]
                 lines.append(f"reason: {outcome['reason']}")
             if outcome.get("exit_code") is not None:
-                facts["exit"] = outcome["exit_code"]
                 lines.append(f"exit code: {outcome['exit_code']}")
             printed = answers.show_lines({"text": text} for text in outcome.get("last_lines") or ())
             if printed:
-                facts["last_lines"] = printed
                 lines += ["last lines:", answers.fence(printed)]
-        listed.append(facts)
-    return Answer("\n".join(lines), {"services": listed}, is_error)
+    return Answer("\n".join(lines), is_error)
 
 
 class LogsArguments(Arguments, frozen=True, kw_only=True):
@@ -279,17 +241,9 @@ async def wait(call: Call, given: WaitArguments) -> Answer:
     what = f"waiting for {', '.join(given.names)}: {given.until}"
     results = await call.with_progress(asyncio.gather(*asked), given.timeout_s, what)
     is_met = all(result["met"] for result in results)
-    lines, listed = [], []
+    lines = []
     for result in results:
-        facts = {
-            "name": result["service"],
-            "met": result["met"],
-            "after_s": round(result["seconds"], 1),
-            "state": result["status"],
-            "exit": result.get("exit_code"),
-        }
-        listed.append({key: value for key, value in facts.items() if value is not None})
-        words = f"{'met' if result['met'] else 'NOT met'} after {facts['after_s']} s"
+        words = f"{'met' if result['met'] else 'NOT met'} after {result['seconds']:.1f} s"
         code = "" if result.get("exit_code") is None else f" exit {result['exit_code']}"
         lines.append(f"{result['service']}: {words}; {result['status']}{code}")
         if result.get("line"):
@@ -303,7 +257,7 @@ async def wait(call: Call, given: WaitArguments) -> Answer:
         lines.append(f"waiting longer does not help: control starts {names}")
     elif not is_met:
         lines.append("call wait again to go on waiting")
-    return Answer("\n".join(lines), {"met": is_met, "services": listed})
+    return Answer("\n".join(lines))
 
 
 class RunArguments(Arguments, frozen=True, kw_only=True):
@@ -337,7 +291,7 @@ async def run(call: Call, given: RunArguments) -> Answer:
     head = _run_head(name, status, joined)
     text = f"{head}\n{answers.fence(lines)}" if lines else f"{head}\n(it printed nothing)"
     is_error = status["status"] == "failed" and status.get("exit_code") is None
-    return Answer(text, {"services": [facts_of(name, status)]}, is_error)
+    return Answer(text, is_error)
 
 
 async def _output_of(call: Call, fields: dict[str, Any], most: int) -> list[str]:

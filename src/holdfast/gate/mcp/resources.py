@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from holdfast.gate.mcp import answers
 from holdfast.gate.mcp.call import Client
-from holdfast.gate.mcp.processes import facts_of
 from holdfast.secrets.redaction import redact_value
 from holdfast.vocabulary.errors import NotFound, UnknownService
 
@@ -27,6 +26,19 @@ TEMPLATES = (
     (f"{SERVICES}/{{name}}/runs", "runs", "Newest runs and how each ended", "application/json"),
     (f"{SERVICES}/{{name}}/runs/{{run}}/log", "run-log", "Output of one run", "text/plain"),
 )
+_FACTS = {
+    "pid": "pid",
+    "uptime": "uptime_s",
+    "restart_count": "restarts",
+    "exit_code": "exit",
+    "signal": "signal",
+    "ready": "ready",
+    "health": "health",
+    "reason": "reason",
+    "waiting_for": "waiting_for",
+    "next_start_in": "next_start_in_s",
+    "ports": "ports",
+}
 _ADDRESS = re.compile(
     rf"{SERVICES}(?:/(?P<name>[^/]+)(?:/(?P<part>log|runs)(?:/(?P<run>\d{{1,9}})/log)?)?)?"
 )
@@ -96,6 +108,12 @@ async def read(client: Client, address: Address) -> tuple[str, str] | None:
                 return await _log(client, address)
     except (UnknownService, NotFound):
         return None
+
+
+def facts_of(name: str, status: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a service, by short names."""
+    found = {own: status[key] for key, own in _FACTS.items() if status.get(key) is not None}
+    return {"name": name, "state": status["status"], **found}
 
 
 async def _log(client: Client, address: Address) -> tuple[str, str]:

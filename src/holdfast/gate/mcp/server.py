@@ -171,8 +171,6 @@ def failure(error: HoldfastError) -> Answer:
 def _result(answer: Answer) -> dict[str, Any]:
     content = [{"type": "text", "text": answers.cap(answer.text)}]
     result: dict[str, Any] = {**COMPLETE, "content": content}
-    if answer.structured is not None:
-        result["structuredContent"] = answers.fit_structured(answer.structured)
     if answer.is_error:
         result["isError"] = True
     return result
