@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 CONTENTS: dict[str, dict[str, str]] = {
     "Begin": {
-        "init": "init", "check": "configuration", "up": "up", "plan": "configuration",
-        "reload": "configuration", "run": "run", "down": "down",
+        "init": "init", "import": "migration", "check": "configuration", "up": "up",
+        "plan": "configuration", "reload": "configuration", "run": "run", "down": "down",
     },
     "Look": {
         "status": "status", "health": "health", "logs": "logs", "events": "history",

@@ -1,0 +1,86 @@
+"""Values of a YAML or JSON file together with the lines on which their keys stand.
+
+PyYAML's own reader forgets the lines; its node tree has them. JSON is read as YAML, which is a
+superset of it for every file that people write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.vocabulary.errors import UsageError
+
+
+class Located:
+    """A value, and the line of each of its keys or items."""
+
+    def __init__(self, value: Any, line: int, lines: dict[Any, int]) -> None:
+        self.value = value
+        self.line = line
+        self._lines = lines
+
+    def line_of(self, key: Any) -> int:
+        return self._lines.get(key, self.line)
+
+    def items(self) -> Iterator[tuple[str, Located]]:
+        """Return the keys of a mapping with their values; nothing for any other value."""
+        if isinstance(self.value, dict):
+            for key, inner in self.value.items():
+                yield str(key), inner
+
+    def get(self, key: str) -> Located | None:
+        return self.value.get(key) if isinstance(self.value, dict) else None
+
+    def plain(self) -> Any:
+        """Return the value without lines."""
+        if isinstance(self.value, dict):
+            return {key: inner.plain() for key, inner in self.value.items()}
+        if isinstance(self.value, list):
+            return [inner.plain() for inner in self.value]
+        return self.value
+
+
+def read_located(text: str, name: str) -> Located:
+    """Return the document of a YAML or JSON text; raise UsageError that names the line at fault."""
+    import yaml
+
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f":{mark.line + 1}" if mark is not None else ""
+        why = getattr(error, "problem", None) or str(error)
+        raise UsageError(f"{name}{place}: {why}", "mend the file, or leave it out") from None
+    if node is None:
+        return Located(None, 1, {})
+    return _located(node, yaml.SafeLoader(""), 0)
+
+
+def _located(node: Any, loader: Any, depth: int) -> Located:
+    import yaml
+
+    line = node.start_mark.line + 1
+    if depth > 60:
+        raise UsageError(f"line {line}: nested too deeply", "leave this file out")
+    if isinstance(node, yaml.MappingNode):
+        loader.flatten_mapping(node)
+        values: dict[Any, Located] = {}
+        lines: dict[Any, int] = {}
+        for key_node, value_node in node.value:
+            # As written: YAML would make False of a service that is called `off`.
+            key = str(key_node.value)
+            lines[key] = key_node.start_mark.line + 1
+            values[key] = _located(value_node, loader, depth + 1)
+            values[key].line = lines[key]
+        return Located(values, line, lines)
+    if isinstance(node, yaml.SequenceNode):
+        items = [_located(item, loader, depth + 1) for item in node.value]
+        return Located(items, line, {place: item.line for place, item in enumerate(items)})
+    try:
+        value = loader.construct_object(node, deep=True)
+    except yaml.YAMLError:
+        value = node.value
+    return Located(
+        value if isinstance(value, (str, int, float, bool, type(None))) else node.value, line, {}
+    )
