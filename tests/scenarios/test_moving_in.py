@@ -34,6 +34,7 @@ def test_what_would_be_lost() -> None:
         found = hold.json("import", "compose.yaml")
         assert found["services"] == ["web"]
         assert found["losses"][0]["line"] == 3
-        assert "name it: holdfast import FILE" in hold.cli(
-            "import", cwd=str(hold.project.parent), expect=2
-        ).stderr
+        assert (
+            "name it: holdfast import FILE"
+            in hold.cli("import", cwd=str(hold.project.parent), expect=2).stderr
+        )
