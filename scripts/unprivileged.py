@@ -148,7 +148,7 @@ def main(arguments: list[str]) -> int:
         }
         path = os.environ.get("PATH", os.defpath)
         env |= {"PATH": f"{python.parent}:{path}", "HOME": str(own), "TMPDIR": str(own)}
-        env |= {"PYTHONDONTWRITEBYTECODE": "1"}
+        env |= {"PYTHONDONTWRITEBYTECODE": "1", "HOLDFAST_TEST_USER": "nobody"}
         options = ["-m", "unprivileged", "-p", "no:cacheprovider", *arguments]
         status = run_as_nobody([str(python), "-m", "pytest", *options], tree, env)
         return 0 if status == NO_TESTS_COLLECTED else status

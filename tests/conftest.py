@@ -71,7 +71,11 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[WORKER] = getattr(config, "workerinput", {}).get("workerid", "main")
     for name in [name for name in os.environ if name.startswith(FOREIGN)]:
         del os.environ[name]
-    config.stash[LEAKS] = []
+    leaks = config.stash[LEAKS] = []
+    if "HOLDFAST_TEST_OUTCOMES" in os.environ:
+        from tests import outcomes
+
+        outcomes.record(config, lambda: leaks)
 
 
 def _distributes(config: pytest.Config) -> bool:

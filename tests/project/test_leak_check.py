@@ -34,8 +34,10 @@ def test_a_leak_fails_the_run(workers: str, tmp_path: Path) -> None:
         for key, value in os.environ.items()
         if not key.startswith(("HOLDFAST_TEST_", "PYTEST_"))
     }
+    environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # they take seconds to import
+    options = ["-p", "xdist.plugin", "-n", workers, "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", workers, "-p", "no:cacheprovider", str(tmp_path)],
+        [sys.executable, "-m", "pytest", *options, str(tmp_path)],
         cwd=tmp_path,
         env=environ,
         capture_output=True,
