@@ -21,7 +21,7 @@ def open_database(path: Path) -> Database:
 
 def names(database: Database) -> list[str]:
     query = "SELECT name FROM things ORDER BY rowid"
-    return database.read(lambda db: [row[0] for row in db.execute(query)]).result(5)
+    return database.read(lambda db: [row[0] for row in db.execute(query)]).result(30)
 
 
 def test_what_is_done_is_on_disk(tmp_path: Path) -> None:

@@ -53,12 +53,15 @@ def test_a_stopped_holdfast_keeps_others_waiting_for_a_while_only(
         for _ in range(50):  # each of many services
             with pytest.raises(TimeoutError):
                 own.lease("web", {"port": 0}, SPAN)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 0.4 * 50
     assert own.lease("web", {"port": 0}, SPAN)
 
 
-def test_what_waits_for_the_list_keeps_no_other_thread(tmp_path: Path) -> None:
+def test_what_waits_for_the_list_keeps_no_other_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Many wait; the loop's own threads are free, and the order is that of the asking."""
+    monkeypatch.setattr(port_registry, "LOCK_SECONDS", 120.0)
     done: list[str] = []
 
     async def story() -> None:
@@ -71,7 +74,7 @@ def test_what_waits_for_the_list_keeps_no_other_thread(tmp_path: Path) -> None:
                 in_thread(lambda: own.rest("web"), lambda found: None)
             in_thread(lambda: own.forget("web"), lambda found: done.append("forget"))
             in_thread(lambda: own.lease("web", {"port": 0}, SPAN), ended.set_result)
-            await asyncio.wait_for(loop.run_in_executor(None, done.append, "free"), 4)
+            await asyncio.wait_for(loop.run_in_executor(None, done.append, "free"), 30)
         found = await asyncio.wait_for(ended, 30)
         assert [one.port for one in own.all()] == [found["port"]]
 

@@ -296,7 +296,7 @@ def test_a_full_disk_costs_a_bounded_amount_of_memory(
         following = asyncio.ensure_future(bus.newer_than(1000))
         other.execute("ROLLBACK")
         other.close()
-        await asyncio.wait_for(following, 20)
+        await asyncio.wait_for(following, 30)
         place, told = 0, []
         while batch := bus.after(place, 7):
             told += batch

@@ -28,7 +28,7 @@ def test_down_leaves_what_is_to_be_kept(keeping: Hold) -> None:
     pids = {name: service["pid"] for name, service in keeping.status()["services"].items()}
     keeper = keeping.keeper_pid
     for _ in range(2):
-        done = keeping.json("down", timeout=20)
+        done = keeping.json("down", timeout=60)
         assert (done["outcome"], done["kept"]) == ("kept_running", ["kept"])
         assert is_alive(pids["kept"])
         assert not is_alive(pids["web"])
@@ -46,7 +46,7 @@ def test_ctrl_c_leaves_what_is_to_be_kept(keeping: Hold) -> None:
     with started(command, cwd=keeping.project, env=keeping.environ) as process:
         read_until(process, b"here")
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     services = keeping.json("status")["services"]
     assert services["kept"]["pid"] is not None
     assert services.get("web", {}).get("pid") is None
@@ -79,8 +79,8 @@ def test_up_waits_for_a_down_that_is_under_way(hold: Hold, words: tuple[str, ...
         ) as late:
             read_until(late, b"being shut down")
             go.touch()
-            assert down.wait(20) == 0
-            assert late.wait(20) == 0
+            assert down.wait(60) == 0
+            assert late.wait(60) == 0
     assert hold.keeper_pid != keeper
     assert hold.service("job" if words[0] == "run" else "web")["status"] == "running"
 

@@ -56,7 +56,7 @@ def test_keeper_killed_with_few_descriptors(hold: Hold) -> None:
     for name, pid in pids.items():
         assert hold.service(name)["pid"] == pid
         size = len(hold.raw(name))
-        wait_for(lambda name=name, size=size: len(hold.raw(name)) > size + 100, 10, name)
+        wait_for(lambda name=name, size=size: len(hold.raw(name)) > size + 100, what=name)
     (hold.folder / "end").touch()
     for name in pids:
         hold.wait_status(name, "exited", "failed")

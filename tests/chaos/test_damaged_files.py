@@ -138,7 +138,7 @@ def test_a_file_that_a_start_needs_is_named(hold: Hold, name: str) -> None:
     if path.is_dir():
         shutil.rmtree(path)
     (_folder if name == "keeper.json" else _fifo)(path)
-    refused = hold.cli("up", "-d", expect=1, timeout=20)
+    refused = hold.cli("up", "-d", expect=1, timeout=60)
     assert str(path) in refused.stderr
     assert "Traceback" not in refused.stderr
     shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -154,7 +154,7 @@ def test_an_unreadable_lockdown_is_in_force(hold: Hold, damage: Damage) -> None:
     hold.cli("down")
     for name in ("lockdown.json", "tokens.json", "sessions.json"):
         damage(hold.state / name)
-    refused = hold.cli("up", "-d", expect=5, timeout=20)
+    refused = hold.cli("up", "-d", expect=5, timeout=60)
     assert "lockdown.json cannot be read" in refused.stderr
     assert "tokens.json cannot be read" in (hold.state / "holdfast.log").read_text()
     hold.cli("down", expect=None)

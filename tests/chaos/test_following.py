@@ -102,7 +102,7 @@ def test_following_over_replacements(hold: Hold) -> None:
         for output in outputs[:2]:
             wait_for(lambda it=output: b"the end" in it.read_bytes(), what="the last line")
         hold.cli("stop", "web")
-        wait_for(lambda: b"stopped" in outputs[2].read_bytes(), 8, outputs[2].read_text()[-1500:])
+        wait_for(lambda: b"stopped" in outputs[2].read_bytes(), 30, outputs[2].read_text()[-1500:])
     assert faults == []
     for output in outputs[:2]:
         lines = [it for it in output.read_text().splitlines() if it.startswith("line ")]

@@ -138,7 +138,7 @@ def test_the_keeper_dies_during_an_upgrade(mined: Mined, point: str) -> None:
     mined.flag.write_text(f"{point} 0:9")
     with started(mined.command("upgrade"), cwd=mined.project, env=mined.environ) as upgrade:
         wait_for(lambda: not is_alive(keeper), what="the keeper to die")
-        wait_for(lambda: mined.has_successor(keeper), 10, "a successor")
+        wait_for(lambda: mined.has_successor(keeper), what="a successor")
         upgrade.wait(60)
     assert not mined.flag.exists()
     mined.check_whole(pids)
@@ -177,7 +177,7 @@ def test_a_standby_that_wakes_late_takes_nothing(mined: Mined) -> None:
     mined.flag.write_text(f"ready {old}:{signal.SIGSTOP:d} 0:9")
     with started(mined.command("upgrade"), cwd=mined.project, env=mined.environ) as upgrade:
         wait_for(lambda: not is_alive(keeper), what="the keeper to die")
-        wait_for(lambda: mined.has_successor(keeper), 10, "a successor")
+        wait_for(lambda: mined.has_successor(keeper), what="a successor")
         upgrade.wait(60)
     successor = mined.keepers()
     os.kill(old, signal.SIGCONT)

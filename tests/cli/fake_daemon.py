@@ -134,7 +134,7 @@ class FakeDaemon:
         self.hang_up()
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        self._thread.join(5)
+        self._thread.join(30)
         os.unlink(self.places.line_socket)
 
     def hang_up(self) -> None:

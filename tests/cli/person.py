@@ -30,7 +30,7 @@ class AtTerminal:
     def type(self, data: bytes) -> None:
         os.write(self.fd, data)
 
-    def see(self, wanted: bytes, seconds: float = 20.0) -> None:
+    def see(self, wanted: bytes, seconds: float = 60.0) -> None:
         """Wait for this on the screen, from here on."""
         deadline = time.monotonic() + seconds
         while wanted not in self.seen:

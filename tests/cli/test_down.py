@@ -28,7 +28,7 @@ def test_ends_are_told_as_they_happen_and_ctrl_c_changes_nothing(hold: Hold) -> 
     assert down.stdout.readline() == "quick: stopped (ended by SIGTERM)\n"
     assert is_alive(pid)
     down.send_signal(signal.SIGINT)
-    assert "`holdfast down --now` kills at once" in down.communicate(timeout=20)[1]
+    assert "`holdfast down --now` kills at once" in down.communicate(timeout=60)[1]
     assert down.returncode == 130
     hold.cli("down", "--now")
     assert not is_alive(pid)

@@ -31,11 +31,11 @@ class Front:
             self.text += line
 
     def see(self, wanted: str) -> None:
-        wait_for(lambda: wanted in self.text, 20, f"{wanted!r} in the output")
+        wait_for(lambda: wanted in self.text, 60, f"{wanted!r} in the output")
 
     def end(self) -> int:
-        code = self.process.wait(30)
-        self._reader.join(5)
+        code = self.process.wait(60)
+        self._reader.join(30)
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code

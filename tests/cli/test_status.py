@@ -121,5 +121,5 @@ def test_a_reader_that_leaves_is_no_error(daemon: FakeDaemon, project: Path) -> 
     os.close(writer)
     os.read(reader, 10)
     os.close(reader)
-    assert process.communicate(timeout=20)[1] == b""
+    assert process.communicate(timeout=60)[1] == b""
     assert process.returncode == 141

@@ -55,7 +55,7 @@ class FakeKeeper:
 
     def close(self) -> None:
         self._release()
-        self._thread.join(5)
+        self._thread.join(30)
         self._socket.close()
         if os.path.exists(self._path):
             os.unlink(self._path)

@@ -198,7 +198,7 @@ def test_a_stream_ends_when_its_caller_is_nobody_any_more(tmp_path: Path) -> Non
                 pass
             return found
 
-        answer = await asyncio.wait_for(last(), 20)
+        answer = await asyncio.wait_for(last(), 30)
         assert (answer["ok"], answer["error"]["message"]) == (False, "revoked")
         await _until(lambda: not application.streaming)
 

@@ -63,7 +63,7 @@ class Gate:
     def request(
         self, method: str, path: str, body: Any = None, token: str | None = "", **headers: str
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         if token is not None:
             given.setdefault("Authorization", f"Bearer {token or self.token}")

@@ -47,7 +47,7 @@ def test_an_approval_of_another_token(gate: Gate, hold: Hold) -> None:
     assert "same token" in gate.refused(403, "POST", path, body={})["detail"]
     assert gate.get("/api/approvals")["waiting"][0]["door"] == "rest"
     assert gate.post(path, {}, token=boss)["approval"]["state"] == "approved"
-    asking.join(20)
+    asking.join(60)
     assert answers[0]["services"]["db"]["outcome"] == "restarted"
 
 

@@ -98,7 +98,7 @@ def test_our_check_trusts_our_own_certificate_and_no_other(
         renewing.cancel()
         server.close()
 
-    asyncio.run(asyncio.wait_for(story(), 20))
+    asyncio.run(asyncio.wait_for(story(), 60))
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -71,7 +71,7 @@ class Flood:
 
     def connect(self) -> socket.socket:
         made = self._stack.enter_context(socket.socket())
-        made.settimeout(10)
+        made.settimeout(30)
         made.connect(("127.0.0.1", self.gate.port))
         self.sockets.append(made)
         return made
@@ -114,7 +114,7 @@ def guest_is_answered(gate: Gate) -> None:
     assert time.monotonic() - began < ANSWER_SECONDS
 
 
-def has_ended(sock: socket.socket, seconds: float = 8.0) -> bytes:
+def has_ended(sock: socket.socket, seconds: float = 30.0) -> bytes:
     """Everything that came until the gate hung up; fails if it does not."""
     sock.settimeout(seconds)
     came = b""
@@ -210,7 +210,7 @@ def test_slow_requests_are_ended(
     """Whatever part is slow, of the first or a later request, and whether bytes drip or not."""
     with Flood(hasty) as flood:
         slow = [begin(flood) for _ in range(20)]
-        deadline = time.monotonic() + 8
+        deadline = time.monotonic() + 30
         is_taken = True
         while drip and is_taken:
             assert time.monotonic() < deadline, "bytes that drip keep it open"
@@ -233,7 +233,7 @@ def test_empty_lines_keep_no_connection(gate: Gate) -> None:
         stranger.sendall(flood.head("GET /login HTTP/1.1"))
         stranger.recv(65536)
         stranger.sendall(b"\r\n")
-        has_ended(stranger, 15)
+        has_ended(stranger)
 
 
 def test_who_is_refused_for_slowness_is_told(hasty: Gate) -> None:
@@ -256,7 +256,7 @@ def test_strangers_share_few_connections(gate: Gate) -> None:
             flood.connect()
             if number % 200 == 199:
                 guest_is_answered(gate)
-        wait_for(lambda: descriptors(gate.process.pid) < 330, 5)
+        wait_for(lambda: descriptors(gate.process.pid) < 330)
         assert is_open(kept)
     guest_is_answered(gate)
     wait_for(lambda: descriptors(gate.process.pid) < 60)
@@ -303,7 +303,7 @@ def test_a_first_message_is_short(gate: Gate) -> None:
             assert b" 101 " in stranger.recv(4096)
             frame = b"\x81\xff" + (1_000_000).to_bytes(8, "big") + b"\0\0\0\0" + b"x" * 900_000
             flood.send_what_is_taken(stranger, frame)
-            has_ended(stranger, 2.0)
+            has_ended(stranger)
         guest_is_answered(gate)
         assert rss(gate.process.pid) - before < 24 * MIB
 
@@ -357,7 +357,7 @@ def test_headers_are_bounded(gate: Gate) -> None:
             stranger.sendall(b"GET / HTTP/1.1\r\n")
             many = b"a:b\r\n" * 80_000 if number % 2 else b"a: " + b"b" * 400_000
             flood.send_what_is_taken(stranger, many)
-            has_ended(stranger, 2.0)
+            has_ended(stranger)
         guest_is_answered(gate)
         assert rss(gate.process.pid) - before < 24 * MIB
 
@@ -377,7 +377,7 @@ def test_who_never_reads_is_ended(hasty: Gate, kind: str) -> None:
                 while b"auth:ok" not in (seen := guest.recv(4096)):
                     assert seen
                 pings = (b"\x89\xfd" + b"\0" * 4 + b"x" * 125) * 2000
-                deadline = time.monotonic() + 10
+                deadline = time.monotonic() + 30
                 guest.settimeout(0.5)
                 try:
                     while time.monotonic() < deadline:
@@ -393,7 +393,7 @@ def test_who_never_reads_is_ended(hasty: Gate, kind: str) -> None:
                 )
                 flood.send_what_is_taken(guest, flood.head(f"GET {path} HTTP/1.1", token) * 16)
         guest_is_answered(hasty)
-        wait_for(lambda: descriptors(hasty.process.pid) < before + 8, 15)
+        wait_for(lambda: descriptors(hasty.process.pid) < before + 8)
 
 
 def test_one_token_leaves_streams_to_the_others(shared_hold: Hold) -> None:

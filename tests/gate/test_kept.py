@@ -26,7 +26,7 @@ class HttpHold(Hold):
         self.up()
 
     def http(self, path: str = "/api/status") -> Any:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         token = (self.state / "admin.token").read_text().strip()
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})

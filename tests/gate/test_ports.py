@@ -104,7 +104,7 @@ def test_who_only_says_to_be_us_gets_nothing_of_worth(hold: HttpHold) -> None:
         assert plain.poll() is None
     with stranger(hold.port, f"X-Holdfast-Instance: {name}") as other:
         hold.cli("up", "-d", timeout=30)
-        wait_for(lambda: "an earlier gate" in supervisor(hold)["door_notes"]["http"], 15)
+        wait_for(lambda: "an earlier gate" in supervisor(hold)["door_notes"]["http"])
         assert other.poll() is None
         assert supervisor(hold)["doors"] == {}
     assert all(one["kind"] == "token" for one in hold.json("token", "ls")["tokens"])

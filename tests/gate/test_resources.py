@@ -107,7 +107,7 @@ class Listening:
     """A client of server-sent events."""
 
     def __init__(self, gate: Gate, path: str, last: str = "", token: str = "") -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=20)
+        self.connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=60)
         headers = {"Authorization": f"Bearer {token or gate.token}", "Accept": "text/event-stream"}
         if last:
             headers["Last-Event-ID"] = last
@@ -150,7 +150,7 @@ def test_a_stream_that_is_refused_is_answered_so(gate: Gate, hold: Hold) -> None
     viewer = hold.cli("token", "create", "eyes", "--role", "viewer").stdout.strip()
     for path, status in (("/api/audit", 403), ("/api/events", 200)):
         headers = {"Accept": "text/event-stream", "Last-Event-ID": "0"}
-        connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=60)
         connection.request("GET", path, headers={**headers, "Authorization": f"Bearer {viewer}"})
         assert connection.getresponse().status == status
         connection.close()
@@ -178,7 +178,7 @@ def test_who_leaves_takes_his_wait_along(gate: Gate) -> None:
         return gate.request("POST", "/api/services/wait", ask)[0].status
 
     def ask_for_long(held: ExitStack) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=60)
         held.callback(connection.close)
         connection.connect()
         connection.sock.sendall(request.encode())
@@ -188,9 +188,9 @@ def test_who_leaves_takes_his_wait_along(gate: Gate) -> None:
             for count in range(MAX_REQUESTS_PER_TOKEN):
                 ask_for_long(held)
                 if count == MAX_REQUESTS_PER_TOKEN // 2:
-                    wait_for(lambda: status() == 200, 20, "room for the other half")
+                    wait_for(lambda: status() == 200, what="room for the other half")
             # A probe of ours, or one who is about to leave, may have held the place of one of them.
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while status() != 429:
                 assert time.monotonic() < deadline, "there is always room for more"
                 ask_for_long(held)

@@ -91,7 +91,7 @@ def plain(hostile: Hostile, *words: str) -> None:
     """Git as anybody would run it; it may fail, but the program was run."""
     env = {"PATH": os.environ["PATH"], "HOME": str(hostile.desk.home), "GIT_PAGER": "cat"}
     subprocess.run(
-        ["git", *words], cwd=hostile.project, env=env, capture_output=True, check=False, timeout=20
+        ["git", *words], cwd=hostile.project, env=env, capture_output=True, check=False, timeout=60
     )
 
 

@@ -192,7 +192,7 @@ class Stage:
         """The next number that a run prints: mostly a pid."""
         line = b""
         while not line.endswith(b"\n"):
-            ready, _, _ = select.select([self.lines[name]], [], [], 10)
+            ready, _, _ = select.select([self.lines[name]], [], [], 30)
             byte = os.read(self.lines[name], 1) if ready else b""
             assert byte, "the run printed nothing"
             line += byte

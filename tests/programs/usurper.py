@@ -2,6 +2,7 @@
 
 Arguments: a folder for `go` (the keeper's pid), `where` (a socket and what to say) and `answer`,
 and by how much to lower its own hard limit of real-time processor time.
+It ends when the folder goes.
 """
 
 import json
@@ -14,9 +15,10 @@ import time
 RLIMIT_RTTIME = 15
 
 
-def leave() -> None:
+def leave(folder: str) -> None:
     if os.fork():
-        time.sleep(600)
+        stay(folder)
+        sys.exit(0)
     os.setsid()
     if os.fork():
         os._exit(0)
@@ -31,7 +33,7 @@ def leave() -> None:
 
 def usurp(folder: str, lowers: int) -> None:
     while not os.path.exists(f"{folder}/go"):
-        time.sleep(0.005)
+        stay(folder, 0.005)
     if lowers:
         hard = resource.getrlimit(RLIMIT_RTTIME)[1] - lowers
         resource.setrlimit(RLIMIT_RTTIME, (hard, hard))
@@ -46,7 +48,16 @@ def usurp(folder: str, lowers: int) -> None:
     with open(f"{folder}/new", "wb") as file:
         file.write(ask(path, words))
     os.rename(f"{folder}/new", f"{folder}/answer")
-    time.sleep(600)
+    stay(folder)
+
+
+def stay(folder: str, seconds: float = 600) -> None:
+    """Wait for so long; exit as soon as the folder has gone."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if not os.path.isdir(folder):
+            sys.exit(0)
+        time.sleep(min(seconds, 0.1))
 
 
 def ask(path: str, words: object) -> bytes:
@@ -66,4 +77,4 @@ def ask(path: str, words: object) -> bytes:
 if sys.argv[-1] == "again":
     usurp(sys.argv[1], int(sys.argv[2]))
 else:
-    leave()
+    leave(sys.argv[1])

@@ -105,7 +105,7 @@ def test_other_machines_and_syslog_get_the_head(
 
     with collector() as (url, got), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
         log.bind(str(tmp_path / "log"))
-        log.settimeout(5)
+        log.settimeout(30)
         asyncio.run(scene(url, got))
         assert json.loads(got[1]).items() >= {"state": "mine", "seq": 7, "hash": "abc"}.items()
         assert b'holdfast: audit head {"state":"mine"' in log.recv(4096)

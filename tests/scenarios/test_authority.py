@@ -223,7 +223,7 @@ def test_who_does_not_wait_is_not_served() -> None:
             supervisor = hold.supervisor_pid
             kill_9(supervisor)
             new_supervisor(hold, supervisor)
-            assert asking.wait(20) != 0
+            assert asking.wait(60) != 0
         assert "the supervisor was replaced" in hold.cli("approve", approval, expect=1).stderr
         assert hold.service("db")["pid"] == before
         outcomes = [one["outcome"] for one in records(hold, "restart")]
@@ -273,7 +273,7 @@ def test_a_lockdown_ends_workflows_and_sessions() -> None:
         told = hold.json("lockdown", "--reason", "leak")
         assert {session["session"]["session"], under_way} <= set(told["cancelled"])
         with working:
-            assert working.wait(20) != 0
+            assert working.wait(60) != 0
         wait_for(lambda: hold.ask("get_mode")["runtime_mode"] == "advanced")
         with pytest.raises(Exception, match="not known"):
             hold.ask("status", caller=caller)

@@ -32,7 +32,7 @@ def test_the_example_asks_for_a_second_opinion() -> None:
             waiting = wait_for(lambda: hold.json("approvals")["waiting"])
             assert waiting[0]["policy"] == "data"
             hold.cli("approve", waiting[0]["approval"])
-            out, err = asking.communicate(timeout=20)
+            out, err = asking.communicate(timeout=60)
         assert "waiting for approval" in err
         assert "db: restarted" in out
         hold.cli("lockdown", "--reason", "that is enough")

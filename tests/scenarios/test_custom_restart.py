@@ -120,7 +120,7 @@ def test_a_command_over_its_time_is_really_dead(hold: Hold) -> None:
     assert hold.service("web")["pid"] == pid
     assert not answer, "the status was to be asked while the command runs"
     assert all(map(is_alive, pids))
-    thread.join(20)
+    thread.join(60)
     assert answer["steps"][0]["outcome"] == "timeout"
     assert "all its processes were killed" in answer["steps"][0]["reason"]
     assert not any(map(is_alive, pids))
@@ -261,7 +261,7 @@ def test_a_killed_supervisor_says_what_it_could_not_finish(hold: Hold) -> None:
         kill_9(hold.supervisor_pid)
         told = read_until(waiting, b"did not end")
         assert b"interrupted" in told
-        assert waiting.wait(20) == 1
+        assert waiting.wait(60) == 1
     (finished,) = wait_for(lambda: events(hold, "workflow:finished"))
     assert finished["data"]["outcome"] == "interrupted"
     assert "step 1 of 3, ./slow" in finished["data"]["reason"]
@@ -328,6 +328,6 @@ def test_down_ends_what_is_under_way(hold: Hold) -> None:
     with started(command, cwd=hold.project, env=hold.environ, stderr=-3) as waiting:
         read_until(waiting, b"begun")
         hold.cli("down")
-        assert waiting.wait(20) != 0
+        assert waiting.wait(60) != 0
     pids = [int(word) for word in (hold.project / "pids").read_text().split()]
     wait_for(lambda: not any(map(is_alive, pids)))

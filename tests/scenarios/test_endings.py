@@ -196,7 +196,7 @@ def test_a_task_is_not_tried_again(hold: Hold) -> None:
     """run --wait is the command until it ends: it ends once, and with its code."""
     count: Path = hold.folder / "count"
     script = f"echo x >> {count}; exit 7"
-    hold.cli("run", "--wait", "--", "sh", "-c", script, expect=7, timeout=20)
+    hold.cli("run", "--wait", "--", "sh", "-c", script, expect=7, timeout=60)
     assert count.read_text() == "x\n"
 
 

@@ -16,7 +16,7 @@ def test_start_failure_is_retried_then_failed(hold: Hold) -> None:
              "start_retries": 2}
     )  # fmt: skip
     hold.up(expect=None)
-    failed = hold.wait_status("web", "failed", seconds=20)
+    failed = hold.wait_status("web", "failed")
     assert failed["exit_code"] == 1
     assert failed["pid"] is None
     assert "start" in failed["reason"]
@@ -49,7 +49,7 @@ def test_crashes_are_suppressed_and_a_manual_restart_works(hold: Hold) -> None:
         }
     )
     hold.up()
-    failed = hold.wait_status("web", "failed", seconds=20)
+    failed = hold.wait_status("web", "failed")
     assert failed["restart_count"] == 2
     assert failed["exit_code"] == 3
     assert "2" in failed["reason"]

@@ -23,7 +23,7 @@ UNSHARE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 def first_process(hold: Hold, line: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """A shell as the first process of its own world, with its pid in ours."""
     try:
-        subprocess.run([*UNSHARE, "true"], check=True, timeout=10, capture_output=True)
+        subprocess.run([*UNSHARE, "true"], check=True, timeout=60, capture_output=True)
     except (OSError, subprocess.SubprocessError):
         pytest.skip("no PID namespace can be made here")
     argv = [*UNSHARE, "sh", "-c", line]
@@ -53,7 +53,7 @@ def test_orphans_are_reaped_and_sigterm_is_down(hold: Hold) -> None:
         read_until(outer, b"all were reaped")
         os.kill(first, signal.SIGTERM)
         assert b"Holdfast is down" in read_until(outer, b"Holdfast is down")
-        assert outer.wait(20) == 0
+        assert outer.wait(60) == 0
 
 
 @pytest.mark.parametrize("moment", ["lock", "keeper.json", "holdfast.db", "logs/web*"])
@@ -65,7 +65,7 @@ def test_sigterm_is_heard_from_the_start(hold: Hold, moment: str) -> None:
         places = hold.folder / "s" / "holdfast"
         wait_for(lambda: list(places.glob(f"project-*/{moment}")), what=moment)
         os.kill(first, signal.SIGTERM)
-        assert outer.wait(20) in (0, 128 + signal.SIGTERM)
+        assert outer.wait(60) in (0, 128 + signal.SIGTERM)
     assert not lock_is_held(str(hold.state))
     assert not (hold.state / "keeper.json").exists()  # its last step
 
@@ -77,7 +77,7 @@ def test_run_wait_passes_sigterm_on(hold: Hold) -> None:
     with first_process(hold, f"exec {run}") as (outer, first):
         read_until(outer, b"up")
         os.kill(first, signal.SIGTERM)
-        assert outer.wait(20) == 9
+        assert outer.wait(60) == 9
 
 
 def test_who_was_seen_meanwhile_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,10 @@ def test_the_example() -> None:
         shutil.copytree(EXAMPLE, hold.project, dirs_exist_ok=True)
         hold.up(expect=None)
         done = wait_for(
-            lambda: hold.ask("metrics")["services"]["worker"]["custom"].get("jobs_done"), 20
+            lambda: hold.ask("metrics")["services"]["worker"]["custom"].get("jobs_done")
         )
         assert done >= 1
-        wait_for(lambda: hold.service("nightly").get("error_type") == "TIMEOUT", 20)
+        wait_for(lambda: hold.service("nightly").get("error_type") == "TIMEOUT")
         wait_for(lambda: hold.service("greedy")["restart_count"] >= 1, 30)
         ended = hold.json("runs", "greedy")["runs"][-1]
         assert ended["error_type"] == "RESOURCE_EXCEEDED"

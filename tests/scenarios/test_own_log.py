@@ -36,7 +36,7 @@ class Front:
         return [line for line in self.err.splitlines() if not line.startswith("holdfast: ")]
 
     def see(self, wanted: str) -> None:
-        wait_for(lambda: wanted in self.err, 20, f"{wanted!r} in standard error")
+        wait_for(lambda: wanted in self.err, 60, f"{wanted!r} in standard error")
 
     def end(self) -> int:
         if self.process.poll() is None:

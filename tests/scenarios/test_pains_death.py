@@ -114,7 +114,7 @@ def test_a_lost_window_loses_no_service(hold: Hold, number: signal.Signals) -> N
         read_until(front, b"hi")
         pid = hold.service("web")["pid"]
         front.send_signal(number)
-        front.wait(timeout=20)
+        front.wait(timeout=60)
     assert hold.wait_status("web", "running")["pid"] == pid
     hold.cli("down")
     assert not is_alive(pid)

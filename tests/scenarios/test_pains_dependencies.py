@@ -49,4 +49,4 @@ def test_the_foreground_waits_for_who_waits(hold: Hold) -> None:
         read_until(front, b"serving")
         assert hold.service("api")["status"] in ("starting", "running")
         front.send_signal(signal.SIGINT)
-        front.wait(20)
+        front.wait(60)

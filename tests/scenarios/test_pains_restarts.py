@@ -29,7 +29,7 @@ def test_a_long_outage_of_a_database_heals_by_itself(hold: Hold) -> None:
         assert hold.service(name)["status"] != "failed"
     flag.touch()
     for name in ("crashes", "refuses"):
-        run = hold.wait_status(name, "running", seconds=20)["run"]
+        run = hold.wait_status(name, "running")["run"]
         wait_for(lambda name=name: (hold.service(name)["uptime"] or 0) > 0.5)
         assert hold.service(name)["run"] in (run, run + 1)
 

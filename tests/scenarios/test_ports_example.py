@@ -20,5 +20,5 @@ def test_the_example() -> None:
         ports = [port for one in services.values() for port in one["ports"].values()]
         assert len(set(ports)) == 4
         web = services["web"]["ports"]
-        with urllib.request.urlopen(f"http://127.0.0.1:{web['port']}/", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{web['port']}/", timeout=30) as answer:
             assert answer.read().decode() == f"PORT={web['port']} PORT_DEBUG={web['debug']}"

@@ -135,7 +135,7 @@ def test_a_search_tells_what_stands_beside_a_key(world: World) -> None:
 
 @contextmanager
 def opened(world: World, path: str, **headers: str) -> Iterator[http.client.HTTPResponse]:
-    connection = http.client.HTTPConnection("127.0.0.1", world.http_port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", world.http_port, timeout=60)
     try:
         known = {"Authorization": f"Bearer {world.token}"}
         connection.request("GET", f"/api/services/web/{path}", headers={**known, **headers})

@@ -202,7 +202,7 @@ def test_what_applies_in_place_does() -> None:
         hold.services(web=sleeper(command=command, stop={"signal": "INT", "grace": "60s"}))
         hold.cli("reload")
         assert pids(hold) == before
-        hold.cli("stop", "web", timeout=20)
+        hold.cli("stop", "web", timeout=60)
         assert hold.service("web")["exit_code"] == 0
 
 

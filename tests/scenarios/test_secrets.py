@@ -140,7 +140,7 @@ def knock(world: World) -> None:
             (f"/api/status/{'x' * 150}/{secret}", {"Origin": f"https://{secret}.example"}),
         ]
         for path, headers in asked:
-            connection = http.client.HTTPConnection("127.0.0.1", world.http_port, timeout=20)
+            connection = http.client.HTTPConnection("127.0.0.1", world.http_port, timeout=60)
             try:
                 path = path.replace("#", "%23")
                 connection.request("GET", path, headers={"User-Agent": secret, **headers})
@@ -307,7 +307,7 @@ def _base36(number: int) -> str:
 def _get(world: World, path: str) -> bytes:
     import http.client
 
-    connection = http.client.HTTPConnection("127.0.0.1", world.http_port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", world.http_port, timeout=60)
     try:
         connection.request("GET", path, headers={"Authorization": f"Bearer {world.token}"})
         answer = connection.getresponse()

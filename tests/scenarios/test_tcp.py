@@ -30,7 +30,7 @@ class Wire:
     """A client as netcat is one."""
 
     def __init__(self, port: int) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.file = self.sock.makefile("rb")
 
     def send(self, *lines: str) -> None:

@@ -420,7 +420,7 @@ def test_bare_holdfast_starts_everything(hold: Hold) -> None:
         read_until(front, b"hi")
         pid = hold.service("web")["pid"]
         front.send_signal(signal.SIGINT)
-        front.communicate(timeout=20)
+        front.communicate(timeout=60)
         assert not is_alive(pid)
         wait_for(lambda: not hold.marked_pids())
 

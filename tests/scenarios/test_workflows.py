@@ -49,7 +49,7 @@ def test_exec_passes_bytes_on(hold: Hold) -> None:
     code = "import sys; sys.stdout.buffer.write(bytes(range(256)))"
     argv = hold.command("exec", "--", PYTHON, "-I", "-S", "-c", code)
     with started(argv, cwd=hold.project, env=hold.environ) as process:
-        assert process.communicate(timeout=20)[0] == bytes(range(256))
+        assert process.communicate(timeout=60)[0] == bytes(range(256))
     raw = hold.ask("execute_command", custom_command={"command": "printf '\\303\\244'"})
     assert raw["steps"][0]["out"] == "ä"
 

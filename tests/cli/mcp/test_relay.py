@@ -38,7 +38,7 @@ class Doors:
         sock = socket.socket(socket.AF_UNIX)
         sock.bind(str(self.folder / name))
         sock.listen(8)
-        sock.settimeout(20)
+        sock.settimeout(60)
         return sock
 
     def _open_sessions(self) -> None:
@@ -86,7 +86,7 @@ class Gate:
     """One connection of the relay."""
 
     def __init__(self, connection: socket.socket) -> None:
-        connection.settimeout(20)
+        connection.settimeout(60)
         self._connection = connection
         self._file = connection.makefile("rwb")
         self.greeting: dict[str, Any] = {}
@@ -377,7 +377,7 @@ def test_ids_of_every_form(doors: Doors, assistant: Assistant) -> None:
 
 def test_a_supervisor_that_left_before_the_first_word(doors: Doors, assistant: Assistant) -> None:
     """The line that was called up in advance is of no use then, and nobody misses it."""
-    assert doors.greeted.wait(20)
+    assert doors.greeted.wait(60)
     doors.hang_up()
     gate = begin(doors, assistant)
     assert gate.greeting["token"] == "token-1"

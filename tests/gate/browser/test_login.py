@@ -37,7 +37,7 @@ class Browser:
         }
         given |= {name.replace("_", "-"): value for name, value in headers.items()}
         sent = {name: value for name, value in given.items() if value is not None}
-        connection = http.client.HTTPConnection("127.0.0.1", self.gate.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.gate.port, timeout=60)
         try:
             data = None if body is None else json.dumps(body).encode()
             connection.request(method, path, data, {**sent, **(JSON if data else {})})
@@ -192,7 +192,7 @@ def test_what_the_gate_turns_away_is_on_record(hold: Hold) -> None:
     port = int(address.rpartition(":")[2])
 
     def send(method: str, path: str, **headers: str) -> int:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         try:
             connection.request(method, path, headers=headers)
             return connection.getresponse().status

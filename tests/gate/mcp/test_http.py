@@ -40,7 +40,7 @@ def hold() -> Iterator[McpHold]:
 
 def post(hold: McpHold, body: Any = INITIALIZE, path: str = "/mcp", **headers: str) -> Any:
     address = urlsplit(hold.url)
-    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=60)
     given = {**TYPES, **{name.replace("_", "-"): value for name, value in headers.items()}}
     try:
         connection.request("POST", path, json.dumps(body), given)
@@ -97,7 +97,7 @@ def test_tools_over_http(hold: McpHold, era: str) -> None:
                 assert refused.is_error
                 assert "a viewer may look" in text_of(refused)
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(story(), 60))
     assert hold.service("web")["status"] == "running"
 
 
@@ -109,7 +109,7 @@ def test_the_transport_before(hold: McpHold) -> None:
         async with Client(transport, mode="legacy") as client:
             assert "web" in text_of(await client.call_tool("status", {}))
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(story(), 60))
 
 
 def test_it_is_off_by_default_and_health_does_not_wait() -> None:
@@ -117,7 +117,7 @@ def test_it_is_off_by_default_and_health_does_not_wait() -> None:
     with McpHold() as other:
         other.up()
         address = urlsplit(other.url)
-        connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=60)
         connection.request("GET", "/health")
         assert connection.getresponse().status == 200
         connection.close()

@@ -136,7 +136,7 @@ def test_an_old_connection_does_not_end_the_session_of_a_new_one(hold: McpHold) 
 
     def joined() -> socket.socket:
         sock = socket.socket(socket.AF_UNIX)
-        sock.settimeout(20)
+        sock.settimeout(60)
         sock.connect(str(hold.runtime / "mcp.sock"))
         sock.sendall(json.dumps({"token": token}).encode() + b"\n")
         assert sock.recv(100) == b'{"ok":true}\n'
@@ -171,7 +171,7 @@ def refused(hold: McpHold) -> str:
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
     done = subprocess.run(
         hold.command("mcp"), cwd=hold.project, env=hold.environ, input=line + "\n",
-        capture_output=True, text=True, timeout=20,
+        capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     return str(json.loads(done.stdout)["error"]["message"])
 

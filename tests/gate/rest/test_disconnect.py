@@ -69,7 +69,7 @@ async def served(supervisor: Supervisor, messages: list[dict[str, Any]]) -> list
         "query_string": b"",
         "client": ("127.0.0.1", 1),
     }
-    await asyncio.wait_for(door(scope, receive, send), 10)
+    await asyncio.wait_for(door(scope, receive, send), 30)
     return statuses
 
 

@@ -10,7 +10,7 @@ from tests.gate.conftest import Gate
 
 
 def post(gate: Gate, path: str, body: dict[str, Any], key: str) -> dict[str, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=60)
     headers = {
         "Authorization": f"Bearer {gate.token}",
         "Content-Type": "application/json",

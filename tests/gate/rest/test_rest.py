@@ -143,7 +143,7 @@ def test_a_body_is_bounded(gate: Gate) -> None:
     found = gate.refused(413, "POST", "/api/services/stop", body=b"x", Content_Length=huge)
     assert "8 MiB" in found["detail"]
     for path in ("/api/services/stop", "/login"):
-        with socket.create_connection(("127.0.0.1", gate.port), timeout=20) as sock:
+        with socket.create_connection(("127.0.0.1", gate.port), timeout=60) as sock:
             sock.sendall(
                 f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{gate.port}\r\nX-Holdfast-Page: x\r\n"
                 f"Authorization: Bearer {gate.token}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
@@ -156,7 +156,7 @@ def test_a_body_is_bounded(gate: Gate) -> None:
 @pytest.mark.parametrize("number", ["\xb2", "9" * 5000, "-1", "x"])
 def test_strange_numbers_of_the_last_event(gate: Gate, number: str) -> None:
     """What is no number there is not one: the stream begins as if nothing was said."""
-    connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=60)
     headers = {"Authorization": f"Bearer {gate.token}", "Accept": "text/event-stream"}
     for path in ("/api/events", "/api/audit?follow=true"):
         connection.request("GET", path, headers={**headers, "Last-Event-ID": number})
@@ -170,7 +170,7 @@ def test_events_are_streamed_and_resumed(gate: Gate, hold: Hold) -> None:
     number that it knows is of a history that was lost."""
     seen: list[int] = []
     for last in ("1000000", None):
-        connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=60)
         headers = {"Authorization": f"Bearer {gate.token}", "Accept": "text/event-stream"}
         headers["Last-Event-ID"] = last if last is not None else str(seen[-1])
         connection.request("GET", "/api/events", headers=headers)
@@ -196,7 +196,7 @@ def test_a_killed_supervisor_is_not_noticed_by_who_reads(gate: Gate, hold: Hold)
 def test_a_killed_gate_refuses_nobody(gate: Gate) -> None:
     """Its socket stays open; who connected meanwhile is answered by the next one."""
     gate.kill()
-    connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=60)
     connection.request("GET", "/health")
     gate.replace()
     assert connection.getresponse().status == 200
@@ -216,7 +216,7 @@ def test_a_gate_that_is_left_alone_ends(hold: Hold) -> None:
     alone = Gate(hold, HOLDFAST_GATE_PATIENCE="0.5")
     try:
         hold.cli("down")
-        assert alone.process.wait(20) == 0
+        assert alone.process.wait(60) == 0
     finally:
         alone.close()
 
@@ -224,7 +224,7 @@ def test_a_gate_that_is_left_alone_ends(hold: Hold) -> None:
 def test_a_stream_ends_with_its_token(gate: Gate, hold: Hold) -> None:
     """Who is shut out is told nothing more."""
     made = hold.json("token", "create", "ci", "--role", "viewer")
-    connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=60)
     headers = {"Authorization": f"Bearer {made['text']}", "Accept": "text/event-stream"}
     connection.request("GET", "/api/events?limit=1", headers=headers)
     answer = connection.getresponse()
@@ -237,7 +237,7 @@ def test_a_stream_ends_with_its_token(gate: Gate, hold: Hold) -> None:
 
 def raw(gate: Gate, data: bytes) -> bytes:
     """What a program gets that writes its own HTTP, until we hang up."""
-    with socket.create_connection(("127.0.0.1", gate.port), timeout=20) as sock:
+    with socket.create_connection(("127.0.0.1", gate.port), timeout=60) as sock:
         try:
             for start in range(0, len(data), 100_000):
                 sock.sendall(data[start : start + 100_000])

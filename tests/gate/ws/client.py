@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-SECONDS = 15.0
+SECONDS = 30.0
 Frame = dict[str, Any]
 
 
