@@ -36,7 +36,7 @@ class FakeApplication:
             raise Refused("another user", "no")
         return Actor(self.role, "test")
 
-    def identify_caller(self, caller: Any) -> Actor:
+    def identify_caller(self, caller: Any, asker: Actor) -> Actor:
         if self.is_revoked:
             raise Refused("revoked", "make another")
         return Actor(Role.VIEWER, "caller")

@@ -17,7 +17,7 @@ from holdfast.app.audit.auditor import Auditor
 from holdfast.app.authority import path_scopes, service_scopes
 from holdfast.app.authority.approvals import ApprovalRequests
 from holdfast.app.authority.decision import decide
-from holdfast.app.authority.identities import Identities
+from holdfast.app.authority.identities import Identities, is_visitor, token_needed
 from holdfast.app.authority.request_checks import RequestChecks
 from holdfast.app.registry import Answer, Handler, handler_for
 from holdfast.app.streams import FollowedWork, LiveStreams
@@ -91,6 +91,8 @@ class Application:
     def _refuse(self, actor: Actor, command: Command, verdict: Verdict) -> Refused:
         self._auditor.refused(actor, command, verdict.reason)
         self._checks.count(actor, verdict.cause)
+        if is_visitor(actor):
+            return token_needed(actor.door)
         return Refused(
             f"{command.name} is refused: {verdict.reason}",
             verdict.hint,

@@ -41,6 +41,13 @@ Frame = dict[str, Any]
 OnNotice = Callable[[Frame], object]
 
 
+class LocalPeer(NamedTuple):
+    """A user of this machine, and processes with their pids and start times."""
+
+    uid: int
+    processes: tuple[tuple[int, str], ...]
+
+
 class Caller(NamedTuple):
     """The caller on whose behalf something is asked."""
 
@@ -50,6 +57,8 @@ class Caller(NamedTuple):
     """The tool call that the request is a part of, for the audit."""
     is_here: bool = False
     """Whether a caller without a token is known to be on this machine."""
+    peer: LocalPeer | None = None
+    """The user and the processes of a caller without a token, by the kernel's socket table."""
 
 
 class Channel:
@@ -163,6 +172,8 @@ class Channel:
                 frame["caller"]["call"] = caller.call
             if caller.is_here:
                 frame["caller"]["here"] = True
+            if caller.peer is not None:
+                frame["caller"]["peer"] = caller.peer._asdict()
         return request, _encode(frame)
 
     def _free_socket(self) -> _Socket | None:

@@ -141,5 +141,9 @@ def public_error(error: Exception) -> HoldfastError:
             "holdfast.log in the state folder has the details; please report it",
         )
     error.message, error.hint = redact(error.message), redact(error.hint)
+    problems = error.details.get("problems", ())
     error.details = redact_value(error.details)
+    for shown, problem in zip(error.details.get("problems", ()), problems):
+        # The name of a key of the configuration. Under this name other things are secrets.
+        shown["key"] = redact(problem["key"])
     return error

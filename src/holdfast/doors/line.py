@@ -130,7 +130,7 @@ class UnixConnection(LineConnection):
             actor = (
                 self._actor
                 if caller is None
-                else self._application.identities.identify_caller(caller)
+                else self._application.identities.identify_caller(caller, self._actor)
             )
             answer = self._application.dispatch(actor, codec.command_from(name, frame), once)
         except Exception as error:  # noqa: BLE001 - the border of the door
@@ -151,7 +151,8 @@ class UnixConnection(LineConnection):
     ) -> None:
         def check() -> None:
             if caller is not None:
-                self._application.identities.identify_caller(caller)  # it may have been revoked
+                # The token may have been revoked.
+                self._application.identities.identify_caller(caller, self._actor)
 
         try:
             if isinstance(answer, Awaitable):

@@ -1,7 +1,8 @@
 """The TCP door: the same commands for programs and people at a network socket.
 
-A client shows a token first; `open_status` lets clients on this machine ask for status and health
-without one. Lines are answered in their order and in their own form, JSON or text. JSON with an
+A client shows a token first. Without one, the owner's own processes on this machine may ask for
+status and health, and for everything where authentication is off; `open_status` lets every client
+on this machine ask for status and health. Lines are answered in their order and in their own form, JSON or text. JSON with an
 `id` does not wait for the lines before it. A browser is disconnected, because some page of another
 site may have sent it. Decides nothing about commands.
 """
@@ -16,15 +17,17 @@ from typing import Any
 
 from holdfast.app.application import Application
 from holdfast.app.authority.approvals import PendingAnswer
+from holdfast.app.authority.identities import token_needed
 from holdfast.app.registry import Answer
 from holdfast.doors import tcp_answers, tcp_requests
 from holdfast.doors.connection import Connections, LineConnection, public_error
 from holdfast.doors.tcp_requests import Request
+from holdfast.system import tcp_peers
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.addresses import is_loopback
 from holdfast.vocabulary.command import Door, Result
-from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized
+from holdfast.vocabulary.errors import HoldfastError, Refused
 
 MOST_CONNECTIONS = 200
 MOST_OF_TOKEN = 50
@@ -48,6 +51,8 @@ class TcpDoor:
         self._application = application
         self._connections: Connections[TcpConnection] = Connections()
         self._server: asyncio.AbstractServer | None = None
+        self._looking = asyncio.Lock()
+        """One look at the processes of the machine at a time."""
 
     async def open(self, sock: socket.socket) -> None:
         await self.close()
@@ -57,7 +62,7 @@ class TcpDoor:
         self._server = await loop.create_server(self._connection, sock=sock)
 
     def _connection(self) -> TcpConnection:
-        return TcpConnection(self._application, self._connections)
+        return TcpConnection(self._application, self._connections, self._looking)
 
     async def close(self) -> None:
         self._connections.is_closed = True
@@ -73,10 +78,18 @@ class TcpConnection(LineConnection):
 
     _connections: Connections[TcpConnection]
 
-    def __init__(self, application: Application, connections: Connections[TcpConnection]) -> None:
+    def __init__(
+        self,
+        application: Application,
+        connections: Connections[TcpConnection],
+        looking: asyncio.Lock,
+    ) -> None:
         super().__init__(connections, LONGEST_LINE)
         self._application = application
+        self._looking = looking
         self._actor = _VISITOR
+        """The actor of lines without a token."""
+        self._recognition: asyncio.Task[None] | None = None
         self._token: str | None = None
         self._is_known = False
         """Whether it has ever shown a token."""
@@ -98,17 +111,29 @@ class TcpConnection(LineConnection):
         if len(self._connections) > MOST_CONNECTIONS and not self._make_room():
             return
         peer = transport.get_extra_info("peername")
-        if self._application.identities.open_status and is_loopback(peer[0] if peer else ""):
-            self._actor = self._application.identities.visitor(Door.TCP)
         loop = asyncio.get_running_loop()
+        if is_loopback(peer[0] if peer else ""):
+            if self._application.identities.open_status:
+                self._actor = self._application.identities.visitor(Door.TCP)
+            own = transport.get_extra_info("sockname")
+            self._recognition = loop.create_task(self._recognise(own[:2], peer[:2]))
         self._silence = loop.call_later(SILENT_SECONDS, self._on_silence)
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
         if self._silence is not None:
             self._silence.cancel()
-        for task in [*self._tasks, *([self._worker] if self._worker else [])]:
-            task.cancel()
+        for task in (*self._tasks, self._worker, self._recognition):
+            if task is not None:
+                task.cancel()
+
+    async def _recognise(self, ours: tuple[str, int], theirs: tuple[str, int]) -> None:
+        """Find out whether the client is a process of the owner, who needs no token for some."""
+        async with self._looking:
+            peer = await asyncio.to_thread(tcp_peers.find, ours, theirs)
+        local = self._application.identities.identify_local(peer, Door.TCP)
+        if local is not None and self._token is None:
+            self._actor = local
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -197,6 +222,8 @@ class TcpConnection(LineConnection):
     async def _serve(self, request: Request) -> None:
         await self._can_write.wait()
         try:
+            if self._recognition is not None and not (request.token or self._token):
+                await asyncio.wait([self._recognition])
             actor = self._actor_of(request)
             match request.name:
                 case "token":
@@ -216,7 +243,8 @@ class TcpConnection(LineConnection):
     def _actor_of(self, request: Request) -> Actor:
         token = request.token or self._token
         if token is None:
-            return self._actor
+            is_valid = self._application.identities.is_valid(self._actor)
+            return self._actor if is_valid else _VISITOR
         try:
             # Every time, because a token may be revoked or expire while the connection is open.
             actor = self._application.identities.identify_token(token, Door.TCP)
@@ -235,9 +263,8 @@ class TcpConnection(LineConnection):
 
     async def _answer(self, request: Request, actor: Actor) -> None:
         if actor is _VISITOR:
-            hint = "send a line `token TEXT` first; `holdfast token create NAME` makes one"
             self._application.identities.refuse_stranger(Door.TCP, request.name)
-            raise Unauthorized("a token is needed", hint)
+            raise token_needed(Door.TCP)
         key = request.fields.pop("key", None)
         command = codec.command_from(request.name, request.fields)
         answer: Answer = self._application.dispatch(actor, command, key)

@@ -5,12 +5,14 @@ A token comes in a header or in a cookie. The gate passes it on and never decide
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from holdfast.client.channel import Caller, Channel
+from holdfast.client.channel import Caller, Channel, LocalPeer
+from holdfast.system import tcp_peers
 from holdfast.vocabulary.addresses import is_loopback
 
 PAGE_HEADER = "X-Holdfast-Page"
@@ -18,6 +20,9 @@ PAGE_HEADER = "X-Holdfast-Page"
 VALID_SECONDS = 5.0
 """For how long the gate does not ask again about a valid token; every command asks anyway."""
 _MOST_VALID = 1000
+_BROWSER_HEADERS = ("origin", "referer", "cookie")
+_LOOKING = asyncio.Lock()
+"""One look at the processes of the machine at a time."""
 _PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
@@ -30,6 +35,32 @@ def caller_of(connection: HTTPConnection, door: str = "rest", page: str = "") ->
         page = page or connection.headers.get(PAGE_HEADER, "")
         return Caller(f"{cookie}.{page}" if page else cookie, door)
     return Caller("", door, is_here=_is_here(connection))
+
+
+async def with_process(caller: Caller, connection: HTTPConnection) -> Caller:
+    """Return the caller with the process behind its connection, if it shows no token and is a
+    program of this machine rather than a browser."""
+    client, server = connection.client, connection.scope.get("server")
+    if caller.token or not caller.is_here or client is None or not server or not server[1]:
+        return caller
+    if _is_of_browser(connection):
+        return caller
+    async with _LOOKING:
+        peer = await asyncio.to_thread(
+            tcp_peers.find, (server[0], server[1]), (client.host, client.port)
+        )
+    if peer is None:
+        return caller
+    found = tuple(process.identity for process in peer.processes)
+    return caller._replace(peer=LocalPeer(peer.uid, found))
+
+
+def _is_of_browser(connection: HTTPConnection) -> bool:
+    """Return whether a browser sent it, perhaps for a page of another site. Browsers that send no
+    Sec-Fetch headers are known by their name."""
+    names = connection.headers.keys()
+    is_marked = any(name in _BROWSER_HEADERS or name.startswith("sec-") for name in names)
+    return is_marked or connection.headers.get("user-agent", "").lower().startswith("mozilla")
 
 
 def _is_here(connection: HTTPConnection) -> bool:

@@ -16,8 +16,10 @@ from holdfast.adapters.tokens import Token
 from holdfast.app.audit.auditor import Auditor
 from holdfast.rules.authority.permissions import role_of
 from holdfast.rules.sessions import granted
-from holdfast.system import peers
-from holdfast.system.peers import Peer
+from holdfast.system import peers, processes
+from holdfast.system.peers import Peer, Standing
+from holdfast.system.processes import Process
+from holdfast.system.tcp_peers import TcpPeer
 from holdfast.vocabulary.actors import TOKEN_ROLES, Actor, Role, Scopes
 from holdfast.vocabulary.command import Door
 from holdfast.vocabulary.errors import Refused, Unauthorized, UsageError
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 _LONGEST_CALL = 200
 _VISITORS = Scopes(commands=("status", "health_check"))
+_OPEN = "authentication off"
+"""Stands for a token where the configuration asks for none."""
 
 
 class Identities:
@@ -41,18 +45,7 @@ class Identities:
 
         A supervised process gets the rights of its run, never those of the owner.
         """
-        link = self._context.link
-        mains: dict[str, tuple[Any, Any]] = {
-            run_id: (run.get("pid"), run.get("start_time")) for run_id, run in link.runs.items()
-        }
-        standing = peers.standing_of(
-            peer.process,
-            mains,
-            cgroup_root=link.cgroup_root,
-            keeper_pid=link.keeper_pid,
-            supervisor_pid=os.getpid(),
-            ceilings=link.ceilings,
-        )
+        standing = self._standing_of(peer.process)
         is_supervised, run_id = standing.is_supervised, standing.run_id
         role = role_of(peer_uid=peer.uid, own_uid=os.geteuid(), is_supervised=is_supervised)
         if role is Role.STRANGER:
@@ -61,6 +54,20 @@ class Identities:
         # Some commands are for the gate only; it gets no other rights by being the gate.
         door = Door.GATE if self._is_gate(run_id, peer) else Door.CLI
         return Actor(role, f"uid {peer.uid} pid {pid}", run_id, door)
+
+    def _standing_of(self, process: Process | None) -> Standing:
+        link = self._context.link
+        mains: dict[str, tuple[Any, Any]] = {
+            run_id: (run.get("pid"), run.get("start_time")) for run_id, run in link.runs.items()
+        }
+        return peers.standing_of(
+            process,
+            mains,
+            cgroup_root=link.cgroup_root,
+            keeper_pid=link.keeper_pid,
+            supervisor_pid=os.getpid(),
+            ceilings=link.ceilings,
+        )
 
     def _is_gate(self, run_id: str | None, peer: Peer) -> bool:
         """Return whether it is the gate's own process. Any process can claim its run id."""
@@ -74,6 +81,26 @@ class Identities:
         """Whether a caller on this machine may see the status without a token."""
         door = self._context.settings.now.door
         return door is not None and door.open_status
+
+    def identify_local(self, peer: TcpPeer | None, door: Door) -> Actor | None:
+        """Return the actor of a process of this machine that shows no token at a network door.
+
+        None unless it is certain that it is the owner's own and not supervised. It may see the
+        status, and do everything where authentication is off.
+        """
+        if peer is None or peer.uid != os.geteuid() or not peer.processes:
+            return None
+        if any(self._standing_of(one).is_supervised is not False for one in peer.processes):
+            return None
+        name = f"uid {peer.uid} pid {peer.processes[0].pid}"
+        if self._is_open:
+            return Actor(Role.ADMIN, name, None, door, token=_OPEN)
+        return Actor(Role.VIEWER, name, None, door, _VISITORS)
+
+    @property
+    def _is_open(self) -> bool:
+        door = self._context.settings.now.door
+        return door is not None and door.is_open
 
     def visitor(self, door: Door) -> Actor:
         """Return an actor who may see the status and nothing else."""
@@ -98,8 +125,11 @@ class Identities:
             )
         return actor
 
-    def identify_caller(self, caller: object) -> Actor:
-        """Return the actor that a client speaks for, by the token that the client passes on."""
+    def identify_caller(self, caller: object, asker: Actor) -> Actor:
+        """Return the actor that a client speaks for, by the token that the client passes on.
+
+        Only the gate is believed which process it speaks for.
+        """
         if not isinstance(caller, dict) or not isinstance(caller.get("token"), str):
             raise UsageError("a caller is an object with a token")
         try:
@@ -110,6 +140,10 @@ class Identities:
         if door in (Door.CLI, Door.GATE):
             raise UsageError("a caller does not come through the local door")
         if not caller["token"]:
+            if asker.door is Door.GATE:
+                local = self.identify_local(_peer_from(caller.get("peer")), door)
+                if local is not None:
+                    return local
             return self._without_token(door, is_here=caller.get("here") is True)
         call = caller.get("call")
         return self.identify_token(
@@ -120,12 +154,7 @@ class Identities:
         if self.open_status and is_here and door is Door.REST:
             return self.visitor(door)
         self.refuse_stranger(door, "token")
-        raise Unauthorized(
-            "a token is needed",
-            # Not as a literal header: text that looks like credentials is redacted.
-            "send a header `Authorization` of `Bearer` and the token; "
-            "`holdfast token create NAME` makes one",
-        )
+        raise token_needed(door)
 
     def _actor_of_session(self, text: str, door: Door, call: str | None) -> Actor | None:
         """Return the actor of a session's token. Its rights never exceed those of the opener."""
@@ -155,6 +184,8 @@ class Identities:
 
     def _actor_of_id(self, token: str, door: Door) -> Actor | None:
         """Return the actor of a token's id; None if the token is not valid any more."""
+        if token == _OPEN:
+            return Actor(Role.ADMIN, token, None, door, token=token) if self._is_open else None
         found = self._context.tokens.get(token)
         if found is not None:
             return self._actor_of_token(found, door)
@@ -217,6 +248,33 @@ class Identities:
     def refuse_stranger(self, door: Door, asked: str, reason: str = "") -> None:
         """Put on record that a caller without a valid token was turned away."""
         self._auditor.turned_away(door, asked, reason)
+
+
+def is_visitor(actor: Actor) -> bool:
+    """Return whether it may see the status because of where it is, and shows no token."""
+    return actor.role is Role.VIEWER and actor.token is None
+
+
+def token_needed(door: Door) -> Unauthorized:
+    """Return the refusal of a request without a token."""
+    # Not as a literal header: text that looks like credentials is redacted.
+    how = "send a header `Authorization` of `Bearer` and the token"
+    if door is Door.TCP:
+        how = "send a line `token TEXT` first"
+    return Unauthorized("a token is needed", f"{how}; `holdfast token create NAME` makes one")
+
+
+def _peer_from(told: Any) -> TcpPeer | None:
+    """Return the peer that the gate found; None if one of its processes is there no more."""
+    if not isinstance(told, dict):
+        return None
+    found: list[Process] = []
+    for pid, start_time in told["processes"]:
+        process = processes.live_process(pid)
+        if process is None or process.start_time != start_time:
+            return None
+        found.append(process)
+    return TcpPeer(told["uid"], found)
 
 
 def _configured(text: str, door: Door) -> Actor:

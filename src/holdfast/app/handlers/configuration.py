@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from functools import partial
 from typing import Any
 
@@ -106,7 +107,9 @@ async def _load(context: Context, path: str | None) -> tuple[Configuration, Call
     said = caller.recall(context.link.kept)
     if said is None:
         raise ConfigError("no configuration is in use yet", "`holdfast up` reads one")
-    config = path or context.workspace.configuration_path
+    config = context.workspace.configuration_path
+    if path is not None:
+        config = os.path.join(context.project, os.path.expanduser(path))
     configuration = await context.in_thread(read_configuration, context, config, said)
     if configuration.declares == "nothing" and not configuration.services:
         _refuse_silence(configuration)

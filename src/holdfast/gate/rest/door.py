@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.client.channel import Caller, Channel
-from holdfast.gate.callers import ValidTokens, caller_of
+from holdfast.gate.callers import ValidTokens, caller_of, with_process
 from holdfast.gate.errors import UNPROCESSABLE, problem, refusal
 from holdfast.gate.http_limits import is_stranger, prove
 from holdfast.gate.rest.arguments import JSON, fields_of, is_well_typed
@@ -68,7 +68,7 @@ class RestDoor:
     async def _serve(self, route: Route, request: Request, send: Send) -> None:
         disconnect, fields = DisconnectWatch(request.receive), None
         try:
-            caller = caller_of(request)
+            caller = await with_process(caller_of(request), request)
             await self._check_token(request, caller)
             fields = await fields_of(request, route.command, route.takes)
             if route.fields_from is not None:

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 import holdfast
 from holdfast.client.channel import Channel
-from holdfast.gate.callers import caller_of
+from holdfast.gate.callers import caller_of, with_process
 from holdfast.gate.errors import UNPROCESSABLE, problem
 from holdfast.gate.output import extract, open_log
 from holdfast.gate.rest.arguments import convert_text, field_types
@@ -78,7 +78,8 @@ class Pages:
         try:
             if request.scope["query_string"]:
                 raise UsageError("/metrics has no arguments", "GET /api/metrics has some")
-            answer = await self._channel.ask("metrics", {}, caller_of(request), is_repeatable=True)
+            caller = await with_process(caller_of(request), request)
+            answer = await self._channel.ask("metrics", {}, caller, is_repeatable=True)
         except HoldfastError as error:
             return problem(error)
         from holdfast.exposition.prometheus import text
@@ -88,7 +89,8 @@ class Pages:
     async def download(self, request: Request) -> Response:
         """Send a log as a file of any size, in pieces."""
         try:
-            caller, service = caller_of(request), request.path_params["service"]
+            caller = await with_process(caller_of(request), request)
+            service = request.path_params["service"]
             part = _wanted_part(request)
         except HoldfastError as error:
             return problem(error)

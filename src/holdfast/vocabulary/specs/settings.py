@@ -31,6 +31,8 @@ class DoorSpec(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 8081
     allowed_commands: tuple[str, ...] | None = None
     authentication: bool = False
+    is_open: bool = False
+    """Whether authentication is off on purpose: the owner's own processes need no token."""
     token: str | None = None
     open_status: bool = False
     tcp: bool = True

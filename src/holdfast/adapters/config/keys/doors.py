@@ -30,8 +30,8 @@ AUTHENTICATION = Block(
         Key(
             "enabled",
             Boolean(),
-            "Ask for a token on the network doors.",
-            default_of(DoorSpec, "authentication"),
+            "Ask for a token on the network doors. `false` lets your own programs on this machine "
+            "pass without one.",
         ),
         Key(
             "token",
@@ -111,6 +111,7 @@ def build_door(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> D
     fields.update(
         allowed_commands=_check_commands(reading, security),
         authentication=is_authenticated,
+        is_open=is_local and authentication.get("enabled") is False,
         token=token,
         is_port_given="port" in chosen,
     )
