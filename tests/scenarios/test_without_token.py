@@ -187,7 +187,9 @@ def test_a_browser_needs_a_token(opened: OpenHold, header: str) -> None:
 
 def test_a_page_through_a_browser_stops_nothing(opened: OpenHold) -> None:
     """A form of another site, sent to the control door: the connection ends at its first line."""
-    told = piped(opened.port, "POST / HTTP/1.1\r", "Origin: http://evil.example\r", "\r", "stop web")
+    told = piped(
+        opened.port, "POST / HTTP/1.1\r", "Origin: http://evil.example\r", "\r", "stop web"
+    )
     assert "web" not in told.partition("\r\n\r\n")[2]
     assert opened.service("web")["status"] == "running"
 
