@@ -134,7 +134,8 @@ def test_real_telnet(opened: OpenHold) -> None:
     words = ["telnet", "localhost", str(opened.port)]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(words, **pipes) as telnet:
-        assert telnet.stdin is not None and telnet.stdout is not None
+        assert telnet.stdin is not None
+        assert telnet.stdout is not None
         telnet.stdin.write("status\nrestart web\nquit\n")
         telnet.stdin.flush()
         told = telnet.stdout.read()

@@ -143,7 +143,7 @@ def public_error(error: Exception) -> HoldfastError:
     error.message, error.hint = redact(error.message), redact(error.hint)
     problems = error.details.get("problems", ())
     error.details = redact_value(error.details)
-    for shown, problem in zip(error.details.get("problems", ()), problems):
+    for shown, problem in zip(error.details.get("problems", ()), problems, strict=True):
         # The name of a key of the configuration. Under this name other things are secrets.
         shown["key"] = redact(problem["key"])
     return error

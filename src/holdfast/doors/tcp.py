@@ -2,9 +2,9 @@
 
 A client shows a token first. Without one, the owner's own processes on this machine may ask for
 status and health, and for everything where authentication is off; `open_status` lets every client
-on this machine ask for status and health. Lines are answered in their order and in their own form, JSON or text. JSON with an
-`id` does not wait for the lines before it. A browser is disconnected, because some page of another
-site may have sent it. Decides nothing about commands.
+on this machine ask for status and health. Lines are answered in their order and in their own form,
+JSON or text. JSON with an `id` does not wait for the lines before it. A browser is disconnected,
+because some page of another site may have sent it. Decides nothing about commands.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ async def _load(context: Context, path: str | None) -> tuple[Configuration, Call
         raise ConfigError("no configuration is in use yet", "`holdfast up` reads one")
     config = context.workspace.configuration_path
     if path is not None:
-        config = os.path.join(context.project, os.path.expanduser(path))
+        config = os.path.join(context.project, path)
     configuration = await context.in_thread(read_configuration, context, config, said)
     if configuration.declares == "nothing" and not configuration.services:
         _refuse_silence(configuration)
