@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,8 @@ from holdfast.vocabulary.names import TOOLSETS
 from holdfast.vocabulary.services import Restart
 from holdfast.vocabulary.sessions import Owner
 from holdfast.vocabulary.specs.mcp import McpSpec
+from holdfast.vocabulary.specs.services import ServiceSpec
+from holdfast.vocabulary.states import Desired
 
 OWNER = Actor(Role.OWNER, "uid 0 pid 1", door=Door.MCP)
 NAMES = st.sampled_from(["a", "b", "c", "d"])
@@ -131,3 +134,16 @@ def test_a_grace_is_bounded(asked: float, idle: float) -> None:
     assert rules.is_due(grace, idle, is_held=False) is (
         rules.expires_in(grace, idle, is_held=False) == 0.0
     )
+
+
+def test_what_the_configuration_wants_running_is_the_users() -> None:
+    """Whoever starts it; so is what a person started before, but nothing that a session started."""
+    spec = ServiceSpec(name="web", argv=("x",), working_dir="/")
+    idle = msgspec.structs.replace(spec, autostart=False)
+    own = Owner(session="s", client="c")
+    assert rules.is_users(spec, Desired.STOPPED, None)
+    assert rules.is_users(idle, Desired.RUNNING, None)
+    assert not rules.is_users(idle, Desired.STOPPED, None)
+    assert not rules.is_users(idle, Desired.RUNNING, own)
+    task = msgspec.structs.replace(spec, origin="run")
+    assert not rules.is_users(task, Desired.RUNNING, None)

@@ -47,11 +47,12 @@ def shared() -> Iterator[Hold]:
                     "db": quick(autostart=False),
                     "kept": quick(autostart=False, on_session_end="keep"),
                     "always": quick(),
+                    "broken": quick(["sh", "-c", "test -e repaired && exec sleep 1000"]),
                     "typed": quick(["cat"], stdin="pipe"),
                 }
             }
         )
-        hold.up()
+        hold.cli("up", "-d", expect=1)
         yield hold
 
 
@@ -86,6 +87,44 @@ def test_what_a_session_starts_is_stopped_with_it(hold: Hold) -> None:
     assert hold.service("always")["status"] == "running"
     with pytest.raises(HoldfastError, match="not known"):
         claude.ask("status")
+
+
+def test_what_the_configuration_wants_is_never_a_sessions(hold: Hold) -> None:
+    """An assistant that repairs a service, or stops and starts it, leaves it to the user."""
+    claude = Assistant(hold)
+    hold.wait_status("broken", "failed")
+    (hold.project / "repaired").write_text("")
+    assert claude.ask("start", services=["broken"])["services"]["broken"]["outcome"] == "started"
+    claude.ask("stop", services=["always"])
+    claude.ask("start", services=["always"])
+    assert "owner" not in hold.service("broken")
+    assert claude.ask("close_session")["stopped"] == []
+    assert hold.service("broken")["status"] == "running"
+    assert hold.service("always")["status"] == "running"
+
+
+def test_a_session_may_leave_what_it_starts_to_the_user(hold: Hold) -> None:
+    """With `keep`, as if the user had started it."""
+    claude = Assistant(hold)
+    claude.ask("start", services=["web"])
+    claude.ask("restart", services=["web"], keep=True)
+    claude.ask("start", services=["db"], keep=True)
+    assert claude.ask("close_session")["stopped"] == []
+    assert hold.service("web")["status"] == hold.service("db")["status"] == "running"
+
+
+def test_explain_names_the_end_of_the_session(hold: Hold) -> None:
+    """It is the cause of the stop, and nobody's request; a later request is told as such."""
+    claude = Assistant(hold)
+    claude.ask("start", services=["web"])
+    claude.ask("close_session")
+    (told,) = hold.ask("explain", service="web")["explanations"]
+    assert "because the session of claude ended: it said goodbye" in told["summary"]
+    assert any("so it was told to stop" in one["text"] for one in told["happened"])
+    hold.ask("start", services=["web"])
+    hold.ask("stop", services=["web"])
+    (told,) = hold.ask("explain", service="web")["explanations"]
+    assert "by request" in told["summary"]
 
 
 @pytest.mark.parametrize(("fate", "owner"), [("keep", True), ("hand_over", False)])

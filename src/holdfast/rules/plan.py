@@ -154,7 +154,7 @@ def _with_followers(
     replaced = {
         name
         for name, action, *_ in steps
-        if action is Action.RESTART or (action is Action.ADD and _starts_now(wanted[name]))
+        if action is Action.RESTART or (action is Action.ADD and starts_with_up(wanted[name]))
     }
     if not replaced:
         return steps
@@ -175,7 +175,8 @@ def _with_followers(
     return [step._replace(follows=follows.get(step.service, ())) for step in steps]
 
 
-def _starts_now(spec: ServiceSpec) -> bool:
+def starts_with_up(spec: ServiceSpec) -> bool:
+    """Return whether `up` starts it, as the configuration says."""
     return spec.autostart and spec.enabled and spec.schedule is None
 
 

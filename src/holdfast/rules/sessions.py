@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import lru_cache
 
+from holdfast.rules.plan import starts_with_up
 from holdfast.vocabulary.actors import Scopes
 from holdfast.vocabulary.command import Permission
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.sessions import Fate, Owner
 from holdfast.vocabulary.specs.mcp import McpSpec
+from holdfast.vocabulary.specs.services import ServiceSpec
+from holdfast.vocabulary.states import Desired
 
 SHORTEST_GRACE, LONGEST_GRACE = 1.0, 7 * 86400.0
 DEFAULT_GRACE = 120.0
@@ -41,6 +44,14 @@ def grace_of(asked: float | None) -> float:
     if asked is None or asked != asked:
         return DEFAULT_GRACE
     return min(max(asked, SHORTEST_GRACE), LONGEST_GRACE)
+
+
+def is_users(spec: ServiceSpec, desired: Desired, owner: Owner | None) -> bool:
+    """Return whether a service belongs to the user, whoever starts it: the configuration wants it
+    to run, or a person did before any session."""
+    if spec.origin != "config":
+        return False
+    return starts_with_up(spec) or (owner is None and desired is Desired.RUNNING)
 
 
 def claimed(

@@ -92,7 +92,8 @@ MEANING: dict[Kind, str] = {
     Kind.HEALTH_PASSED: "A check passed after it had failed: the `probe`, how it asks.",
     Kind.HEALTH_CHANGED: "Readiness or health (`what`) is another: `from`, `to`, the `reason`.",
     Kind.STABLE: "A run stayed up for `reset_after`: the failures before it are forgotten.",
-    Kind.REQUESTED: "A user asked for a service to be started, stopped or restarted: `request`.",
+    Kind.REQUESTED: "A service is to be started, stopped or restarted: `request`. A user asked, or "
+    "`because` says why.",
     Kind.SERVICE_WAITING: "A start waits for what the service needs: `waiting_for`, in words.",
     Kind.SERVICE_FOLLOWS: "A service is restarted because one that it needs has a new run.",
     Kind.LIMIT_REACHED: "A run uses more than it may: the `limit`, both values, the `action`.",

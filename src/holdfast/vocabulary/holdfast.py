@@ -22,6 +22,8 @@ class HelloResult(Result, frozen=True, kw_only=True):
     state: str
     actor: str = ""
     """Who asked, as the audit calls them."""
+    session: str | None = None
+    """Their session, if they have one."""
     role: str = ""
     doors: dict[str, str] = {}
     """Where each open network door listens."""
@@ -143,6 +145,8 @@ class Run(Command, frozen=True, kw_only=True):
     wait: bool = True
     task: bool = False
     """It is expected to end: no exit code is a failure, nothing is alerted or tried again."""
+    keep: bool = False
+    """Whether it stays when the session ends that runs it."""
 
 
 class Adopt(Command, frozen=True, kw_only=True):

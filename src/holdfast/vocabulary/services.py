@@ -198,6 +198,7 @@ class Start(Command, frozen=True, kw_only=True):
 
     `wait`: answer when each has stayed up for its `start_seconds` and is ready, or failed to.
     What takes longer than `timeout` seconds is `waiting`, with what it waits for; it goes on.
+    `keep`: what a session starts stays when the session ends.
     """
 
     name = "start"
@@ -212,6 +213,7 @@ class Start(Command, frozen=True, kw_only=True):
     """Without names: the default service or the only one, not all."""
     wait: bool = True
     timeout: float = START_SECONDS
+    keep: bool = False
 
 
 class Stop(Command, frozen=True, kw_only=True):
@@ -240,7 +242,8 @@ class Restart(Command, frozen=True, kw_only=True):
 
     `args` replace the configured arguments and `env_vars` add to the environment until the
     next start without them; who gives them decides what is executed, so that takes the role
-    of an admin. Without a name, the only service is meant. `wait` and `timeout` are as in `start`.
+    of an admin. Without a name, the only service is meant. `wait`, `timeout` and `keep` are as in
+    `start`.
     """
 
     name = "restart"
@@ -256,6 +259,7 @@ class Restart(Command, frozen=True, kw_only=True):
     env_vars: dict[str, str] | None = None
     wait: bool = True
     timeout: float = START_SECONDS
+    keep: bool = False
 
     def __post_init__(self) -> None:
         check_overrides(self.args, self.env_vars)

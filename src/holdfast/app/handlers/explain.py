@@ -136,6 +136,7 @@ async def _full(context: Context, runner: Runner) -> Explanation:
         changed_fields=tuple(change.field for change in changes.fields),
         next_scheduled_in=_scheduled_in(runner),
         failed_check=_failed_check(runner, events),
+        stopped_because=_stopped_because(events),
     )
     last, spec = _last_exit(runner, events), runner.declaration.spec
     has_ended = stage is not None or last.code is not None or last.signal is not None
@@ -232,6 +233,15 @@ def _stage(events: list[dict[str, Any]]) -> str | None:
                 return str(stage) if stage else None
             case _:
                 pass
+    return None
+
+
+def _stopped_because(events: list[dict[str, Any]]) -> str | None:
+    """Return why it was stopped last, if nobody asked for that."""
+    for event in reversed(events):
+        if event["kind"] == Kind.REQUESTED.value:
+            because = event["data"].get("because")
+            return redact(str(because)) if because else None
     return None
 
 

@@ -69,6 +69,7 @@ def hello(context: Context, command: Hello, actor: Actor) -> HelloResult:
         project=context.project if is_given else "",
         state=context.state if is_given else "",
         actor=actor.name,
+        session=actor.session,
         role=actor.role.value,
         runtime_mode=context.authority.modes.now,
         lockdown=context.authority.lockdown_facts(),
@@ -233,7 +234,7 @@ async def run(context: Context, command: Run, actor: Actor) -> RunResult:
             context.roster.declare(Declaration(spec, _environment(context, command, actor)))
             await context.survivors.settle([name])
             await context.survivors.settle_strangers()
-    claim(context, [name], actor)
+    claim(context, [name], actor, keep=command.keep)
     outcomes = await context.roster.start([name], wait=command.wait)
     told = await with_last_lines(context, outcomes)
     return RunResult(service=name, outcome=told[name])

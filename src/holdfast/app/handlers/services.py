@@ -124,7 +124,7 @@ async def ps(context: Context, command: Ps) -> PsResult:
 @handles(Start)
 async def start(context: Context, command: Start, actor: Actor) -> Outcomes:
     names = _names(context, command)
-    record_start(context, names, "start", actor)
+    record_start(context, names, "start", actor, keep=command.keep)
     is_all = not command.services and not command.default
     if not is_all:
         context.survivors.dismiss_doubts(names)
@@ -155,7 +155,8 @@ async def restart(context: Context, command: Restart, actor: Actor) -> Outcomes:
         args = None if command.args is None else tuple(command.args)
         overrides = Overrides(args=args, env_vars=command.env_vars or {})
     runners = [roster.runners[name] for name in roster.names(wanted)]
-    record_start(context, [runner.name for runner in runners], "restart", actor)
+    names = [runner.name for runner in runners]
+    record_start(context, names, "restart", actor, keep=command.keep)
     context.survivors.dismiss_doubts([runner.name for runner in runners])
     futures = {
         runner.name: runner.restart(wait=command.wait, overrides=overrides) for runner in runners
@@ -402,19 +403,24 @@ def find_services(context: Context, names: list[str]) -> list[Runner]:
     return [context.roster.runners[name] for name in context.roster.names(names)]
 
 
-def record_start(context: Context, names: list[str], request: str, actor: Actor) -> None:
+def record_start(
+    context: Context, names: list[str], request: str, actor: Actor, *, keep: bool
+) -> None:
     """Record a request to start or restart services, and for which session it is."""
     record_request(context, names, request)
     if request == "restart":
-        context.sessions.ownership.claim(names, context.sessions.owner_for(actor))
+        owner = None if keep else context.sessions.owner_for(actor)
+        context.sessions.ownership.claim(names, owner)
     else:
-        claim(context, names, actor)
+        claim(context, names, actor, keep=keep)
 
 
-def claim(context: Context, names: list[str], actor: Actor) -> None:
-    """Note for whom these services and their dependencies are started: the session, or the user."""
+def claim(context: Context, names: list[str], actor: Actor, *, keep: bool = False) -> None:
+    """Note for whom these services and their dependencies are started: the session, or the user,
+    to whom a session leaves them with `keep`."""
     order = context.roster.start_order(names)
-    context.sessions.ownership.claim(order, context.sessions.owner_for(actor))
+    owner = None if keep else context.sessions.owner_for(actor)
+    context.sessions.ownership.claim(order, owner)
 
 
 def record_request(context: Context, names: Iterable[str], request: str) -> None:

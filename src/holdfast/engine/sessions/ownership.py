@@ -1,7 +1,7 @@
 """Which service runs for which session. Kept in the keeper's memory, with the runs.
 
 A service belongs to the session that started it while it did not run, from that start until
-somebody stops it. Changes no state: when a session ends, `sessions` asks the roster.
+somebody stops it. What the configuration wants running belongs to no session. Changes no state: when a session ends, `sessions` asks the roster.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Ownership(RunObserver):
         """Note who is about to start these: a session, or a person (None)."""
         for name in names:
             runner = self._runners()[name]
-            session = new.session if new is not None else None
+            is_users = rules.is_users(runner.declaration.spec, runner.desired, runner.owner)
+            session = None if new is None or is_users else new.session
             owner = rules.claimed(runner.owner, session, new, is_running=is_wanted(runner))
             self.set(runner, owner)
 

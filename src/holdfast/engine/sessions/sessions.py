@@ -211,6 +211,12 @@ class Sessions:
                 handed_over=result.handed_over,
             )
         if result.stopped:
+            by = f"the session of {session.stored.client} ended: {why}"
+            for name in result.stopped:
+                run_id = self._roster.runners[name].last_run_id
+                self._environment.recorder.event(
+                    Kind.REQUESTED, name, run_id, request="stop", because=by
+                )
             try:
                 await self._roster.stop(result.stopped, grace=None)
             except HoldfastError:

@@ -52,6 +52,12 @@ def _health(data: dict[str, Any]) -> str:
     return f"{data.get('what') or 'health'} became {data.get('to') or 'unknown'}{reason}"
 
 
+def _requested(data: dict[str, Any]) -> str:
+    if data.get("because"):
+        return f"{data['because']}; so it was told to {data.get('request')}"
+    return f"a user asked: {data.get('request')}"
+
+
 def _told(text: str, *names: str) -> Any:
     def words(data: dict[str, Any]) -> str:
         found = [str(data[name]) for name in names if data.get(name) not in (None, "")]
@@ -68,7 +74,7 @@ _HAPPENINGS: dict[str, Any] = {
     Kind.SUPPRESSED.value: _told("was given up", "reason"),
     Kind.CONDEMNED.value: _told("was ended as a failure", "reason"),
     Kind.STABLE.value: _told("has run stably; earlier failures are forgotten"),
-    Kind.REQUESTED.value: _told("a user asked", "request"),
+    Kind.REQUESTED.value: _requested,
     Kind.SIGNAL_SENT.value: _told("a user sent a signal", "signal"),
     Kind.SERVICE_READY.value: _told("became ready"),
     Kind.HEALTH_CHANGED.value: _health,

@@ -60,6 +60,8 @@ class Facts(NamedTuple):
     holders: tuple[Holder, ...] = ()
     failed_check: str | None = None
     """Why a check of the live run failed last."""
+    stopped_because: str | None = None
+    """Why it was stopped, if nobody asked for that."""
 
 
 def duration(seconds: float) -> str:
@@ -122,6 +124,8 @@ def why(facts: Facts) -> str:
                 return f"it is wanted, but waits for {listed(facts.waiting_for)}"
             if facts.is_suppressed:
                 return f"it was stopped {since} ago because of trouble: {_reason(facts)}"
+            if facts.stopped_because:
+                return f"it was stopped {since} ago because {facts.stopped_because}"
             return f"it was stopped by request {since} ago"
         case State.FAILED:
             return _why_failed(facts, since)
