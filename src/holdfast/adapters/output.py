@@ -39,11 +39,15 @@ class LogQuery:
             start = span.start if span is not None else reader.start_of(command.run)
         elif command.since is not None:
             start = reader.since(command.since)
+        elif command.grep is not None:
+            start = reader.beginning()
         else:
             start = reader.tail(command.tail if command.tail is not None else 100, command.stream)
-        if command.tail is not None and (until is None or until >= max(reader.end())):
+        is_tail = command.tail is not None and command.grep is None
+        if is_tail and (until is None or until >= max(reader.end())):
             # Only the newest part is asked for: older parts need not be read.
-            start = Cursor(*map(max, start, reader.tail(command.tail, command.stream)))
+            newest = reader.tail(command.tail or 0, command.stream)
+            start = Cursor(*map(max, start, newest))
         self.place = start
         """Where to read on after the last batch."""
         self._assembler = LineAssembler(start)

@@ -76,7 +76,8 @@ class Logs(Command, frozen=True, kw_only=True):
     oldest; a note says if lines were left out, and a longer line is cut. `tail` with a cursor,
     a run or a time is the newest of that; `run` -1 is the newest; with a
     cursor it reads on in this run only. `grep` is a regular expression for lines as they are shown,
-    without colours and control sequences; with `raw`, for their bytes.
+    without colours and control sequences; with `raw`, for their bytes. With it, `tail` counts lines
+    that match, and without a cursor, a run or a time the whole log is looked through.
     """
 
     name = "logs"

@@ -14,6 +14,7 @@ from mcp.client.stdio import StdioServerParameters
 from tests.harness import PYTHON, Hold, wait_for
 
 ERAS = ("legacy", "2026-07-28")
+HOLD_ON = "exec sleep 1000"
 HELLO = ["sh", "-c", "printf '\\033[31mhello\\033[0m\\n'; exec sleep 1000"]
 NOISY = (
     "import os, sys\n"
@@ -109,6 +110,10 @@ def assistants() -> Iterator[McpHold]:
         "bad": quick(["sh", "-c", "echo oh no; exit 3"], autostart=False, start_retries=0),
         "noisy": quick([PYTHON, "-c", NOISY], restart_policy="never"),
         "cat": quick(["cat"], stdin="pipe"),
+        "idle": quick(["sleep", "1000"], autostart=False),
+        "never": quick(["sleep", "1000"], autostart=False),
+        "sick": quick(["sleep", "1000"], readiness={"log": "fine"}),
+        "long": quick(["sh", "-c", f"echo needle; seq 20000; {HOLD_ON}"]),
         "slow": {
             "command": ["sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"],
             "autostart": False,
@@ -118,5 +123,6 @@ def assistants() -> Iterator[McpHold]:
     }
     with McpHold({"run": True, "send": True}, **services) as hold:
         hold.make_repository()
-        hold.up("web", "noisy", "cat")
+        hold.up("web", "noisy", "cat", "long")
+        hold.ask("start", services=["sick"], wait=False)
         yield hold

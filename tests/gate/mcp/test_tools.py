@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -272,10 +273,10 @@ def test_of_long_output_the_end_is_shown(assistants: McpHold) -> None:
         last = int(shown.partition("\n-- lines left out")[0].rpartition("\n")[2])
         name = shown.partition("(")[2].partition(")")[0]
         more = text_of(await client.call_tool("logs", {"name": name, "cursor": cursor}))
-        assert f"```\n{last + 1}\n" in more
+        assert f", run 1\n{last + 1}\n" in more
         assert "goes on: next cursor" in more
         few = text_of(await client.call_tool("logs", {"name": name, "run": 1, "tail": 2}))
-        assert "```\n29999\n30000\n```" in few
+        assert ", run 1\n29999\n30000\n```" in few
 
     assistants.talk(story)
 
@@ -288,7 +289,7 @@ def test_answers_say_what_to_do(assistants: McpHold) -> None:
         assert "one of: pause, restart" in text_of(wrong)
         await client.call_tool("control", {"action": "start", "names": ["bad"]})
         waited = await client.call_tool("wait", {"names": ["bad"], "timeout_s": 20})
-        assert "waiting longer does not help" in text_of(waited)
+        assert "control with action start starts it" in text_of(waited)
         assert "again" not in text_of(waited)
         beyond = text_of(await client.call_tool("read", {"path": "a.txt", "offset": 900}))
         assert "the last line is 3" in beyond
@@ -348,5 +349,105 @@ def test_what_git_needs_is_said_in_words_of_the_tool(assistants: McpHold) -> Non
         assert made in text_of(await client.call_tool("git", {"op": "checkpoints"}))
         missing = await said(op="add", paths=["nowhere.txt"])
         assert "'nowhere.txt' did not match" in missing
+
+    assistants.talk(story)
+
+
+def test_whose_a_service_is(assistants: McpHold) -> None:
+    """«yours», of another assistant of the same program, or of another program."""
+
+    async def story(client: Any) -> None:
+        start = {"action": "start", "names": ["idle"]}
+        started = text_of(await client.call_tool("control", start))
+        assert "[yours]" in started
+
+        async def other(second: Any) -> None:
+            seen = text_of(await second.call_tool("status", {"names": ["idle"]}))
+            assert "[of another mcp]" in seen, seen
+
+        await asyncio.to_thread(assistants.talk, other)
+        kept = text_of(await client.call_tool("control", {**start, "keep": True}))
+        assert "[" not in kept, kept
+        await client.call_tool("control", {"action": "stop", "names": ["idle"]})
+        wrong = await client.call_tool(
+            "control", {"action": "stop", "names": ["idle"], "keep": True}
+        )
+        assert "takes no `keep`" in text_of(wrong)
+
+    assistants.talk(story)
+
+
+def test_finished_tasks_leave_status(assistants: McpHold) -> None:
+    """They cost one line together, and can be asked for by name."""
+
+    async def story(client: Any) -> None:
+        for name in ("one", "two"):
+            await client.call_tool("run", {"argv": ["echo", name], "name": f"task-{name}"})
+        shown = text_of(await client.call_tool("status", {}))
+        assert not re.search(r"^task-", shown, re.MULTILINE)
+        assert re.search(
+            r"^-- \d+ finished tasks; names shows them: .*task-two", shown, re.MULTILINE
+        )
+        named = text_of(await client.call_tool("status", {"names": ["task-one"]}))
+        assert re.search(r"^task-one +exited", named)
+
+    assistants.talk(story)
+
+
+def test_waiting_leads_on(assistants: McpHold) -> None:
+    """For what was never started, has ended, fails its check, or printed the line long ago."""
+
+    async def wait(client: Any, name: str, until: str, **more: Any) -> str:
+        given = {"names": [name], "until": until, "timeout_s": 20, **more}
+        return text_of(await client.call_tool("wait", given))
+
+    async def story(client: Any) -> None:
+        told = await wait(client, "never", "ready")
+        assert "it was never started: control with action start starts it" in told
+        await client.call_tool("control", {"action": "start", "names": ["bad"]})
+        told = await wait(client, "bad", "ready")
+        assert "NOT met" in told
+        assert "control with action start" in told
+        assert "oh no" in told
+        assert "bad: met" in await wait(client, "bad", "log", pattern="oh n[o]")
+        told = await wait(client, "bad", "log", pattern="oh yes")
+        assert "its newest run printed no such line" in told
+        told = await wait(client, "sick", "ready", timeout_s=0.5)
+        assert 'is not ready (not yet: a line that matches "fine")' in told
+        assert "why:" in told
+        told = await wait(client, "web", "log", pattern="^hello$")
+        assert "web: met" in told
+        assert "next cursor" in told
+        assert "NOT met" in await wait(client, "web", "log", pattern="\\[31m", timeout_s=0.5)
+        assert "web: met" in await wait(client, "web", "log", pattern="\\[31m", raw=True)
+
+    assistants.talk(story)
+
+
+def test_the_whole_log_is_looked_through(assistants: McpHold) -> None:
+    """By `logs` with grep, which keeps the newest matches and marks run and time; by `search`."""
+
+    async def story(client: Any) -> None:
+        found = text_of(await client.call_tool("logs", {"name": "long", "grep": "needle|^3$"}))
+        assert "needle\n" in found
+        assert re.search(r"^-- at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC, run 1$", found, re.MULTILINE)
+        assert "-- 2 lines that match; next cursor" in found
+        one = {"name": "long", "grep": "needle|^3$", "tail": 1}
+        found = text_of(await client.call_tool("logs", one))
+        assert "needle" not in found
+        found = text_of(await client.call_tool("search", {"pattern": "needle", "logs": ["long"]}))
+        assert re.search(r"^long run 1 .* UTC: needle$", found, re.MULTILINE)
+        wrong = {"pattern": "needle", "logs": ["*"], "path": "."}
+        assert (await client.call_tool("search", wrong)).is_error
+
+    assistants.talk(story)
+
+
+def test_detail_shows_the_last_lines(assistants: McpHold) -> None:
+    """Fifteen to twenty of them."""
+
+    async def story(client: Any) -> None:
+        shown = text_of(await client.call_tool("status", {"names": ["long"], "detail": True}))
+        assert 15 <= sum(line.isdigit() for line in shown.splitlines()) <= 20
 
     assistants.talk(story)

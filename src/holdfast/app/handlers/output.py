@@ -57,6 +57,8 @@ async def _read(
     if command.max_bytes is not None:
         return await _read_bounded(context, command, query, matcher, max(1, command.max_bytes))
     limit = max(1, min(command.limit, _MOST_LINES))
+    if matcher is not None and command.tail is not None:
+        return await _read_newest(context, command, query, matcher, min(limit, command.tail))
     lines: list[LogLine] = []
     while not query.is_done:
         entries = await context.in_thread(query.batch)
@@ -73,6 +75,19 @@ async def _read(
     return LogsResult(service=command.service, lines=lines, cursor=encode(query.place))
 
 
+async def _read_newest(
+    context: Context, command: Logs, query: LogQuery, matcher: Matcher, count: int
+) -> LogsResult:
+    """Return the newest lines that match, of the whole part that is asked for."""
+    kept: deque[LogLine] = deque(maxlen=max(1, count))
+    while not query.is_done:
+        entries = await _matching(command, await context.in_thread(query.batch), matcher)
+        entries += await _matching(command, query.unfinished(), matcher) if query.is_done else []
+        kept.extend(log_line(entry) for entry in entries if isinstance(entry, Line))
+    cursor = encode(query.place)
+    return LogsResult(service=command.service, lines=list(kept), cursor=cursor)
+
+
 async def _read_bounded(
     context: Context, command: Logs, query: LogQuery, matcher: Matcher | None, max_bytes: int
 ) -> LogsResult:
@@ -80,6 +95,8 @@ async def _read_bounded(
     bounds = (command.cursor, command.run, command.since)
     is_tail = command.tail is not None or all(bound is None for bound in bounds)
     limit = max(1, min(command.limit, _MOST_LINES))
+    if matcher is not None and command.tail is not None:
+        limit = max(1, min(limit, command.tail))
     kept: deque[LogLine] = deque()
     size = left_out = 0
     place: str | None = None

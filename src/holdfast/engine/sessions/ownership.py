@@ -1,7 +1,8 @@
 """Which service runs for which session. Kept in the keeper's memory, with the runs.
 
 A service belongs to the session that started it while it did not run, from that start until
-somebody stops it. What the configuration wants running belongs to no session. Changes no state: when a session ends, `sessions` asks the roster.
+somebody stops it. What the configuration wants running belongs to no session. Changes no state:
+when a session ends, `sessions` asks the roster.
 """
 
 from __future__ import annotations

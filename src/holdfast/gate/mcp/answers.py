@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 from holdfast.logbook.plain_text import shown
@@ -22,6 +23,8 @@ MOST_BYTES = 64_000
 FRAME_BYTES = 1_000
 """Room for the text around content: head, fence, cursor."""
 LONGEST_LINE = 2_000
+_MARK = "-- at "
+_MARK_SECONDS = 60.0
 _FOLD_AT = 3
 
 _FENCE = re.compile(r"`{3,}")
@@ -58,6 +61,35 @@ def show_lines(lines: Iterable[dict[str, Any]]) -> list[str]:
     a secret, or one line of a key, would not be recognised."""
     text = redact("\n".join(line_text(line) for line in lines))
     return fold_repeats(shorten(line) for line in text.split("\n")) if text else []
+
+
+def marked_lines(lines: Iterable[dict[str, Any]]) -> list[str]:
+    """Return lines as `show_lines` does, with marks: when they were printed, and in which run."""
+    shown: list[str] = []
+    group: list[dict[str, Any]] = []
+    marked: tuple[int, float] | None = None
+    for line in lines:
+        run, time = line.get("run") or 0, line.get("time") or 0.0
+        is_due = marked is None or run != marked[0] or time >= marked[1] + _MARK_SECONDS
+        if is_due and not line.get("note"):
+            shown += show_lines(group)
+            group, marked = [], (run, time)
+            shown.append(f"{_MARK}{format_moment(time)}, run {run}")
+        group.append(line)
+    return [*shown, *show_lines(group)]
+
+
+def is_mark(line: str) -> bool:
+    return line.startswith(_MARK)
+
+
+def newest_marked(lines: Sequence[str], max_bytes: int) -> tuple[list[str], int]:
+    """Return the newest lines that fit, begun by their mark, and how many lines are left out."""
+    kept, left_out = newest_lines(lines, max_bytes - len(_MARK) - 40)
+    before = lines[:left_out]
+    if before and not is_mark(kept[0]):
+        kept = [next(filter(is_mark, reversed(before))), *kept]
+    return kept, sum(not is_mark(line) for line in before)
 
 
 def escape_name(name: str) -> str:
@@ -201,6 +233,11 @@ def format_seconds(value: float | None) -> str:
     if minutes < 120:
         return f"{minutes}m"
     return f"{minutes // 60}h" if minutes < 48 * 60 else f"{minutes // 1440}d"
+
+
+def format_moment(seconds: float) -> str:
+    """Write a time of unix seconds so that it can be compared with others."""
+    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def rewrite_hint(hint: str) -> str:

@@ -11,7 +11,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from holdfast.client.channel import Caller, Channel
 from holdfast.vocabulary.command import Effect
@@ -34,6 +34,13 @@ Confirm = Callable[[dict[str, Any]], Awaitable[None]]
 T = TypeVar("T")
 
 
+class Identity(NamedTuple):
+    """The session of a client and the name of its program, where it has a session."""
+
+    session: str | None
+    name: str
+
+
 class Client:
     """A connected client: its token, and the tools that it is offered."""
 
@@ -45,6 +52,15 @@ class Client:
         self.offer = offer
         self.is_relayed = is_relayed
         """Whether it speaks through a relay of this machine's user, who may approve commands."""
+        self._identity: Identity | None = None
+
+    async def identity(self) -> Identity:
+        """Return who it is for Holdfast; asked once."""
+        if self._identity is None:
+            said = await self.ask("hello")
+            name = str(said.get("actor") or "").rpartition(" (")[0]
+            self._identity = Identity(said.get("session"), name)
+        return self._identity
 
     async def ask(self, command: str, **fields: Any) -> dict[str, Any]:
         """Ask a command outside of any call."""

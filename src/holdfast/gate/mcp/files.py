@@ -166,6 +166,9 @@ class SearchArguments(Arguments, frozen=True, kw_only=True):
     pattern: str
     path: str | None = None
     glob: list[str] = []
+    logs: Annotated[
+        list[str], Meta(description="not in files: in what these services printed; * for all")
+    ] = []
     mode: Literal["content", "files", "count"] = "content"
     context: Annotated[int, Meta(ge=0, le=20)] = 0
     literal: bool = False
@@ -174,6 +177,8 @@ class SearchArguments(Arguments, frozen=True, kw_only=True):
 
 
 async def search(call: Call, given: SearchArguments) -> Answer:
+    if given.logs:
+        return await _search_logs(call, given)
     fields: dict[str, Any] = {
         "pattern": given.pattern,
         "glob": given.glob,
@@ -200,6 +205,29 @@ async def search(call: Call, given: SearchArguments) -> Answer:
     end += [f"note: {note}" for note in found.get("notes") or ()]
     shown = f"{answers.fence(lines)}\n" if lines else ""
     return Answer(shown + "; ".join(end))
+
+
+async def _search_logs(call: Call, given: SearchArguments) -> Answer:
+    if given.path is not None or given.glob or given.context or given.mode != "content":
+        raise UsageError("with logs, search takes no path, glob, context or mode")
+    services = [] if "*" in given.logs else given.logs
+    fields: dict[str, Any] = {"pattern": given.pattern, "services": services}
+    fields |= {"literal": given.literal, "limit": given.limit}
+    if given.cursor is not None:
+        fields["cursor"] = given.cursor
+    found = await call.ask("search_logs", **fields)
+    lines = [_log_hit(hit) for hit in found["hits"]]
+    end = [f"-- {len(lines)} lines"]
+    if not found["complete"] and found.get("cursor"):
+        end.append(f"next cursor {found['cursor']}")
+    end += [f"note: {note}" for note in found.get("notes") or ()]
+    shown = f"{answers.fence(lines)}\n" if lines else ""
+    return Answer(shown + "; ".join(end))
+
+
+def _log_hit(hit: dict[str, Any]) -> str:
+    when = "-" if not hit.get("time") else answers.format_moment(hit["time"])
+    return f"{hit['service']} run {hit['run']} {when}: {answers.clean(hit['text'])}"
 
 
 def _hit(hit: dict[str, Any]) -> str:

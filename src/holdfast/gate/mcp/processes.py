@@ -16,7 +16,7 @@ from msgspec import Meta
 from holdfast.gate.mcp import answers
 from holdfast.gate.mcp.answers import Answer, rewrite_hint
 from holdfast.gate.mcp.arguments import Arguments
-from holdfast.gate.mcp.call import LONGEST_SECONDS, Call
+from holdfast.gate.mcp.call import LONGEST_SECONDS, Call, Identity
 from holdfast.secrets.redaction import redact_arguments
 from holdfast.system import deadlines
 from holdfast.vocabulary.errors import UsageError
@@ -27,11 +27,13 @@ MaxBytes = Annotated[int, Meta(ge=200, le=answers.MOST_BYTES)]
 Names = Annotated[list[str], Meta(description="services, group:NAME or tag:NAME")]
 _MORE = ("cpu_percent", "memory_mb", "run", "said")
 _DETAILED = 5
-_DETAIL_LINES = 5
-_SEARCHED_LINES = 10_000
+_DETAIL_LINES = 15
+_MET_LINES = 5
 _ANSWER_SECONDS = 2.0
 """How much later than its timeout the supervisor may answer which services are ready."""
 _AT_REST = ("pending", "stopped", "exited", "failed")
+_FINISHED = ("stopped", "exited")
+_MOST_FINISHED = 3
 _MOST_LINES = 2000
 _ENDED = ("exited", "failed", "stopped", "backoff")
 
@@ -44,14 +46,27 @@ class StatusArguments(Arguments, frozen=True, kw_only=True):
 async def status(call: Call, given: StatusArguments) -> Answer:
     result = await call.ask("status", services=given.names)
     services: dict[str, dict[str, Any]] = result["services"]
-    lines = answers.oldest_lines(table(services), answers.DEFAULT_BYTES)
+    finished = [] if given.names else [name for name in services if _is_finished(services[name])]
+    services = {name: one for name, one in services.items() if name not in finished}
+    me = None
+    if any(one.get("owner") for one in services.values()):
+        me = await call.client.identity()
+    lines = answers.oldest_lines(table(services, me), answers.DEFAULT_BYTES)
     if left_out := len(services) - len(lines):
         services = dict(list(services.items())[: len(lines)])
         lines.append(f"-- {left_out} more: give names, group:NAME or tag:NAME")
+    if finished:
+        newest = ", ".join(finished[-_MOST_FINISHED:])
+        lines.append(f"-- {len(finished)} finished tasks; names shows them: {newest}")
     if given.detail:
         for name, one in list(services.items())[:_DETAILED]:
             lines += await _detail(call, name, one)
     return Answer("\n".join(lines or ["no services"]))
+
+
+def _is_finished(status: dict[str, Any]) -> bool:
+    """Return whether it is a task of `run` that is over."""
+    return status.get("origin") == "run" and status["status"] in _FINISHED
 
 
 async def _detail(call: Call, name: str, status: dict[str, Any]) -> list[str]:
@@ -71,17 +86,22 @@ async def _detail(call: Call, name: str, status: dict[str, Any]) -> list[str]:
 
 
 async def last_lines(call: Call, name: str, count: int) -> list[str]:
+    return (await _newest(call, name, count))[0]
+
+
+async def _newest(call: Call, name: str, count: int) -> tuple[list[str], str]:
+    """Return the newest lines, and the cursor behind them."""
     result = await call.ask("logs", service=name, tail=count, max_bytes=4000)
-    return answers.show_lines(result["lines"])
+    return answers.show_lines(result["lines"]), result["cursor"]
 
 
-def table(services: dict[str, dict[str, Any]]) -> list[str]:
+def table(services: dict[str, dict[str, Any]], me: Identity | None = None) -> list[str]:
     """Return one line for each service."""
     width = max((len(name) for name in services), default=0)
-    return [f"{name:<{width}}  {in_words(one)}" for name, one in services.items()]
+    return [f"{name:<{width}}  {in_words(one, me)}" for name, one in services.items()]
 
 
-def in_words(status: dict[str, Any]) -> str:
+def in_words(status: dict[str, Any], me: Identity | None = None) -> str:
     words = [status["status"]]
     if status.get("pid") is not None:
         words.append(f"pid {status['pid']} up {answers.format_seconds(status.get('uptime'))}")
@@ -104,8 +124,19 @@ def in_words(status: dict[str, Any]) -> str:
     if status.get("reason") and status.get("pid") is None:
         words.append(f"({status['reason']})")
     if owner := status.get("owner"):
-        words.append(f"[of {owner.get('client') or owner.get('session')}]")
+        words.append(f"[{_whose(owner, me)}]")
     return " ".join(words)
+
+
+def _whose(owner: dict[str, Any], me: Identity | None) -> str:
+    """Return whose a service is, for the client that asks."""
+    client = owner.get("client") or "an assistant"
+    if owner.get("ended"):
+        return f"left by {client}"
+    sessions = (owner.get("session"), *(owner.get("with_others") or ()))
+    if me is not None and me.session is not None and me.session in sessions:
+        return "yours"
+    return f"of another {client}" if me is not None and me.name == client else f"of {client}"
 
 
 def _port(name: str, port: int) -> str:
@@ -116,6 +147,7 @@ class ControlArguments(Arguments, frozen=True, kw_only=True):
     action: Literal["start", "stop", "restart", "pause", "resume", "signal"]
     names: Annotated[Names, Meta(min_length=1)]
     signal: Annotated[str, Meta(description="for action signal: HUP, USR1 …")] | None = None
+    keep: Annotated[bool, Meta(description="let it run on when you leave")] = False
     wait_s: Seconds = 10.0
 
 
@@ -127,10 +159,13 @@ async def control(call: Call, given: ControlArguments) -> Answer:
         fields["signal"] = given.signal
     elif given.signal is not None:
         raise UsageError(f"action {given.action} takes no signal")
+    if given.keep and given.action not in ("start", "restart"):
+        raise UsageError(f"action {given.action} takes no `keep`")
     timeout = max(1.0, call.remaining(given.wait_s))
     if given.action in ("start", "restart"):
         # Not the remaining time: a repeated call must repeat the same command.
         fields |= {"wait": given.wait_s > 0, "timeout": max(1.0, given.wait_s)}
+        fields |= {"keep": True} if given.keep else {}
         timeout += _ANSWER_SECONDS
     try:
         waiting = deadlines.wait_for(call.ask(given.action, **fields), timeout)
@@ -144,7 +179,8 @@ async def control(call: Call, given: ControlArguments) -> Answer:
     if given.action == "stop" and not outcomes:
         gone = [name for name, one in now.items() if _is_gone(one)]
         outcomes = {name: {"outcome": "stopped"} for name in gone}
-    return _control_answer(now, outcomes, f"{given.action} is still under way; use wait")
+    me = await call.client.identity()
+    return _control_answer(now, outcomes, f"{given.action} is still under way; use wait", me)
 
 
 def _is_gone(status: dict[str, Any]) -> bool:
@@ -152,7 +188,10 @@ def _is_gone(status: dict[str, Any]) -> bool:
 
 
 def _control_answer(
-    now: dict[str, dict[str, Any]], outcomes: dict[str, dict[str, Any]], unfinished: str
+    now: dict[str, dict[str, Any]],
+    outcomes: dict[str, dict[str, Any]],
+    unfinished: str,
+    me: Identity,
 ) -> Answer:
     """Say how each service is now, and why those failed that did."""
     lines: list[str] = []
@@ -162,7 +201,7 @@ def _control_answer(
         if outcome and outcome["outcome"] == "waiting":
             outcome = None
         said = outcome["outcome"].replace("_", " ") if outcome else unfinished
-        lines.append(f"{name}: {said}; {in_words(status)}")
+        lines.append(f"{name}: {said}; {in_words(status, me)}")
         if outcome and outcome["outcome"] == "failed":
             is_error = True
             if outcome.get("reason"):
@@ -179,7 +218,8 @@ class LogsArguments(Arguments, frozen=True, kw_only=True):
     name: str
     tail: Annotated[int, Meta(ge=1, le=2000)] = 50
     cursor: Annotated[str, Meta(description="read on from here")] | None = None
-    grep: Annotated[str, Meta(description="regular expression")] | None = None
+    grep: Annotated[str, Meta(description="regular expression; the whole log")] | None = None
+    raw: Annotated[bool, Meta(description="grep in bytes, with colours")] = False
     stream: Literal["both", "out", "err"] = "both"
     run: Annotated[int, Meta(description="number; -1 the newest; default all")] | None = None
     max_bytes: MaxBytes = answers.DEFAULT_BYTES
@@ -191,26 +231,25 @@ async def logs(call: Call, given: LogsArguments) -> Answer:
     if given.stream != "both":
         fields["stream"] = given.stream
     if given.grep is not None:
-        fields["grep"] = given.grep
+        fields |= {"grep": given.grep, "raw": given.raw}
     if given.run is not None:
         fields["run"] = given.run
     if given.cursor is not None:
         fields |= {"cursor": given.cursor, "limit": given.tail, "max_bytes": most}
     else:
         # Ask for more than is shown, because a line that was written over becomes short.
-        fields |= {"limit": given.tail, "max_bytes": answers.MOST_BYTES}
-        fields["tail"] = given.tail if given.grep is None else _SEARCHED_LINES
+        fields |= {"tail": given.tail, "limit": given.tail, "max_bytes": answers.MOST_BYTES}
     result = await call.ask("logs", **fields)
     left_out = answers.count_older(result["lines"])
-    lines = answers.show_lines(line for line in result["lines"] if line.get("note") != "cut")
+    lines = answers.marked_lines(line for line in result["lines"] if line.get("note") != "cut")
     if given.cursor is None:
-        lines, more = answers.newest_lines(lines, most)
+        lines, more = answers.newest_marked(lines, most)
         left_out += more
-    notes = [f"{left_out} older lines left out"] if left_out else []
-    if given.grep is not None and given.cursor is None:
-        notes.append(f"searched the last {_SEARCHED_LINES} lines")
+    count = sum(not answers.is_mark(line) for line in lines)
+    said = "lines" if given.grep is None else "lines that match"
+    notes = [f"{left_out} older {said} left out"] if left_out else []
     goes_on = "goes on: " if result["more"] else ""
-    end = "; ".join([f"-- {len(lines)} lines", *notes, f"{goes_on}next cursor {result['cursor']}"])
+    end = "; ".join([f"-- {count} {said}", *notes, f"{goes_on}next cursor {result['cursor']}"])
     return Answer(f"{answers.fence(lines)}\n{end}" if lines else end)
 
 
@@ -218,6 +257,7 @@ class WaitArguments(Arguments, frozen=True, kw_only=True):
     names: Annotated[list[str], Meta(min_length=1)]
     until: Literal["ready", "healthy", "exit", "log", "silence"] = "ready"
     pattern: Annotated[str, Meta(description="regular expression, for log")] | None = None
+    raw: Annotated[bool, Meta(description="pattern is for the bytes, with colours")] = False
     quiet_s: Annotated[float, Meta(gt=0, le=LONGEST_SECONDS, description="for silence")] = 3.0
     timeout_s: Seconds = 25.0
 
@@ -228,36 +268,81 @@ async def wait(call: Call, given: WaitArguments) -> Answer:
         if not given.pattern:
             raise UsageError("until log needs `pattern`")
         condition = f"log:{given.pattern}"
-    elif given.pattern is not None:
+    elif given.pattern is not None or given.raw:
         raise UsageError(f"until {given.until} takes no pattern")
     elif given.until == "silence":
         condition = f"silent:{given.quiet_s}"
     elif given.until == "exit":
         condition = "exited"
+    statuses = (await call.ask("status", services=given.names))["services"]
+    can_change = given.until != "exit"
+    resting = {name: one for name, one in statuses.items() if can_change and _is_at_rest(one)}
     timeout = call.remaining(given.timeout_s)
     asked = [
-        call.ask("wait", service=name, condition=condition, timeout=timeout) for name in given.names
+        call.ask("wait", service=name, condition=condition, timeout=timeout, raw=given.raw)
+        for name in statuses
+        if name not in resting
     ]
     what = f"waiting for {', '.join(given.names)}: {given.until}"
     results = await call.with_progress(asyncio.gather(*asked), given.timeout_s, what)
-    is_met = all(result["met"] for result in results)
     lines = []
+    for name, status in resting.items():
+        lines += await _wait_at_rest(call, given, name, status)
     for result in results:
-        words = f"{'met' if result['met'] else 'NOT met'} after {result['seconds']:.1f} s"
-        code = "" if result.get("exit_code") is None else f" exit {result['exit_code']}"
-        lines.append(f"{result['service']}: {words}; {result['status']}{code}")
-        if result.get("line"):
-            lines.append(answers.fence(answers.show_lines([{"text": result["line"]}])))
-        elif not result["met"]:
-            printed = await last_lines(call, result["service"], _DETAIL_LINES)
-            lines += ["last lines:", answers.fence(printed)] if printed else []
-    hopeless = [one for one in results if not one["met"] and one["seconds"] < timeout - 0.1]
-    if hopeless:
-        names = ", ".join(one["service"] for one in hopeless)
-        lines.append(f"waiting longer does not help: control starts {names}")
-    elif not is_met:
+        lines += await _wait_outcome(call, given, result)
+    if any(not result["met"] and result["seconds"] >= timeout - 0.1 for result in results):
         lines.append("call wait again to go on waiting")
     return Answer("\n".join(lines))
+
+
+def _is_at_rest(status: dict[str, Any]) -> bool:
+    """Return whether it stays without a process until somebody starts it."""
+    if status.get("pid") is not None or status["status"] not in _AT_REST:
+        return False
+    is_due = status.get("waiting_for") or status.get("next_scheduled") is not None
+    is_wanted = status.get("desired") == "running" and status["status"] == "pending"
+    return not is_due and not is_wanted
+
+
+async def _wait_at_rest(
+    call: Call, given: WaitArguments, name: str, status: dict[str, Any]
+) -> list[str]:
+    """Answer at once for a service that does not run: waiting alone starts nothing."""
+    if status.get("run") is None:
+        return [f"{name}: NOT met; it was never started: control with action start starts it"]
+    if given.until == "silence":
+        return [f"{name}: met; {in_words(status)}"]
+    if given.until == "log":
+        fields = {"grep": given.pattern, "raw": given.raw, "limit": 1, "max_bytes": 4000}
+        found = await call.ask("logs", service=name, run=-1, **fields)
+        if lines := answers.show_lines(found["lines"]):
+            return [f"{name}: met; {in_words(status)}", answers.fence(lines[:1])]
+    again = "; its newest run printed no such line" if given.until == "log" else ""
+    lines = [f"{name}: NOT met; {in_words(status)}{again}. control with action start starts it"]
+    return [*lines, *await _last_words(call, name, _DETAIL_LINES)]
+
+
+async def _wait_outcome(call: Call, given: WaitArguments, result: dict[str, Any]) -> list[str]:
+    """Say whether it was met, what stands in the way, and what was printed last."""
+    name = result["service"]
+    words = f"{'met' if result['met'] else 'NOT met'} after {result['seconds']:.1f} s"
+    code = "" if result.get("exit_code") is None else f" exit {result['exit_code']}"
+    lines = [f"{name}: {words}; {result['status']}{code}"]
+    if result["met"]:
+        if result.get("line"):
+            lines.append(answers.fence(answers.show_lines([{"text": result["line"]}])))
+        return [*lines, *await _last_words(call, name, _MET_LINES)]
+    if given.until in ("ready", "healthy"):
+        explained = (await call.ask("explain", service=name))["explanations"][0]
+        lines.append(f"why: {explained['summary']}")
+    return [*lines, *await _last_words(call, name, _DETAIL_LINES)]
+
+
+async def _last_words(call: Call, name: str, count: int) -> list[str]:
+    printed, cursor = await _newest(call, name, count)
+    if not printed:
+        return ["(it printed nothing)"]
+    return ["last lines:", answers.fence(printed), f"-- next cursor {cursor}"]
 
 
 class RunArguments(Arguments, frozen=True, kw_only=True):
@@ -266,6 +351,7 @@ class RunArguments(Arguments, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     timeout_s: Seconds = 25.0
     name: str | None = None
+    keep: Annotated[bool, Meta(description="let it run on when you leave")] = False
     max_bytes: MaxBytes = answers.DEFAULT_BYTES
 
 
@@ -279,6 +365,7 @@ async def run(call: Call, given: RunArguments) -> Answer:
         environment=given.env,
         task=True,
         wait=False,
+        keep=given.keep,
     )
     joined = begun["outcome"]["outcome"] == "already_running"
     timeout = call.remaining(given.timeout_s)

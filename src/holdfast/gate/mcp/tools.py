@@ -131,8 +131,9 @@ TABLE: tuple[Tool, ...] = (
     ),
     Tool(
         files.search,
-        "Search in files by regular expression (ripgrep), ignore files honoured.",
-        ("search",),
+        "Search in files, or in what services printed, by regular expression (ripgrep); ignore "
+        "files honoured.",
+        ("search", "search_logs"),
     ),
     Tool(
         git.git,

@@ -10,6 +10,14 @@ from typing import NamedTuple
 
 from holdfast.rules.explain import diagnosis
 from holdfast.rules.lifecycle.recovery import action_for
+from holdfast.vocabulary.specs.probes import (
+    ExecTarget,
+    HttpTarget,
+    LogTarget,
+    NotifyTarget,
+    ProbeSpec,
+    TcpTarget,
+)
 from holdfast.vocabulary.specs.services import UNLIMITED, ServiceSpec
 from holdfast.vocabulary.states import Desired, State
 
@@ -161,7 +169,8 @@ def _why_starting(facts: Facts, since: str) -> str:
 def _why_running(facts: Facts) -> str:
     uptime = duration(facts.uptime if facts.uptime is not None else facts.for_seconds)
     words = f"it has been running for {uptime} (run {facts.number}, pid {facts.pid or 'unknown'})"
-    failed = f" ({facts.failed_check})" if facts.failed_check else ""
+    missing = facts.failed_check or _unpassed(facts.spec, facts.is_ready)
+    failed = f" ({missing})" if missing else ""
     if facts.health == "unhealthy":
         words += f", and its checks say it is unhealthy{failed}"
     elif facts.is_ready is False:
@@ -175,6 +184,28 @@ def _why_running(facts: Facts) -> str:
     if facts.is_adopted:
         words += "; it was adopted, so its output is not recorded"
     return words
+
+
+def _unpassed(spec: ServiceSpec, is_ready: bool | None) -> str:
+    """Return the readiness checks that have not passed yet, as they are declared."""
+    if is_ready is not False:
+        return ""
+    checks = [_question(probe) for probe in spec.probes if "readiness" in probe.roles]
+    return f"not yet: {listed(checks)}" if checks else ""
+
+
+def _question(probe: ProbeSpec) -> str:
+    match probe.target:
+        case HttpTarget(url=url):
+            return f"an answer from {url}"
+        case TcpTarget(port=port, lease=lease):
+            return f"a connection to port {lease or port}"
+        case ExecTarget(argv=argv):
+            return f"success of `{argv[0]}`"
+        case LogTarget(pattern=pattern):
+            return f'a line that matches "{pattern}"'
+        case NotifyTarget():
+            return "its own report READY=1"
 
 
 def _why_failed(facts: Facts, since: str) -> str:
