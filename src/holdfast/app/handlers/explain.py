@@ -111,7 +111,7 @@ def _short(runner: Runner, facts: Facts) -> Explanation:
         service=runner.name,
         status=runner.state.value,
         since=runner.since,
-        summary=rules.why(facts),
+        summary=redact(rules.why(facts)),
         next=rules.next_step(facts),
         is_fine=rules.is_fine(facts),
     )
@@ -147,7 +147,7 @@ async def _full(context: Context, runner: Runner) -> Explanation:
         service=runner.name,
         status=runner.state.value,
         since=runner.since,
-        summary=rules.why(facts),
+        summary=redact(rules.why(facts)),
         next=rules.next_step(facts),
         is_fine=rules.is_fine(facts),
         desired=runner.desired.value,
