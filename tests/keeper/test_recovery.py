@@ -259,3 +259,28 @@ def test_a_stop_goes_on_where_it_was(keeper: KeeperProcess, recover: object, how
     (how_it_ended,) = (it["how"] for it in ended["report"] if it["pid"] == pid)
     assert how_it_ended in ("SIGKILL", "cgroup.kill")
     assert successor.output(run_id).count(b"term") == 1
+
+
+def test_a_channel_outlives_upgrade_and_death(keeper: KeeperProcess, recover: object) -> None:
+    """A conversation over a channel goes on with the same process through an upgrade of the keeper
+    and through its death, and no keeper records or takes a byte of it."""
+    assert callable(recover)
+    answer = keeper.spawn("sh", "-c", "echo ready >&2; exec cat", stdin="channel")
+    run_id = keeper.last
+    assert answer["parts"] == ["channel_in", "channel_out", "err", "pidfd"]
+    ours, theirs = answer["spare"]["channel_in"], answer["spare"]["channel_out"]
+
+    def converse(line: bytes) -> None:
+        os.write(ours, line)
+        assert os.read(theirs, 100) == line
+
+    converse(b"one\n")
+    keeper.link.do("upgrade")
+    converse(b"two\n")
+    second = recover(keeper)
+    assert [run["pid"] for run in second.link.do("list")["runs"]] == [answer["pid"]]
+    converse(b"three\n")
+    wait_for(lambda: keeper.output(run_id, "err") == b"ready\n")
+    assert keeper.output(run_id) == b""
+    second.link.do("end", run_id=run_id, grace=0.3)
+    assert second.link.notice("ended")["empty"]

@@ -224,6 +224,11 @@ class KeeperLink:
             os.close(fd)
             self.request({"do": "release", "name": name}, log_refusal)
 
+    def channel_of(self, run_id: str) -> tuple[int, int] | None:
+        """Our copies of the ends of a run's channel, which somebody else may be lent: its standard
+        input and its standard output. None: it has no channel, or there is no room for copies."""
+        return self._succession.channel_of(run_id)
+
     def close(self) -> None:
         if self._is_open:
             self._is_open = False

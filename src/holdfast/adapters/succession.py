@@ -121,6 +121,13 @@ class Succession:
             case _:
                 close_all(fds)
 
+    def channel_of(self, run_id: str) -> tuple[int, int] | None:
+        """Our copies of the two ends of a run's channel: its input, and its output."""
+        spares = self._spares.get(run_id, {})
+        if "channel_in" in spares and "channel_out" in spares:
+            return spares["channel_in"], spares["channel_out"]
+        return None
+
     def table(self) -> list[Message]:
         """The runs as entries of a handover's table."""
         now = self._clock()

@@ -19,7 +19,7 @@ LeaseKind = Literal["job", "session"]
 GapState = Literal["begin", "end"]
 Parts = list[str]
 """Names of the descriptors that travel with a message, in their order: `out`, `err`, `stdin`,
-`terminal`, `transit`, `pidfd`."""
+`channel_in`, `channel_out`, `terminal`, `transit`, `pidfd`."""
 
 
 # Values that occur in several messages.

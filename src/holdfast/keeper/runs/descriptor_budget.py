@@ -45,7 +45,7 @@ class DescriptorBudget:
         kind = request.get("kind") or "service"
         if kind == "task" or OWN + _MOST_OF_A_RUN * (len(self._runs) + 8) < self.limit:
             return
-        needed = 2 + (request.get("stdin") == "pipe") + _BESIDE_PARTS
+        needed = 2 + (request.get("stdin") in ("pipe", "channel")) + _BESIDE_PARTS
         taken = OWN + len(self._held.names()) + sum(map(_needs, self._runs.values()))
         if taken + needed <= self.limit:
             return

@@ -45,11 +45,20 @@ def terminal_for(
 def pipes_for(
     request: SpawnRequest, env: dict[str, str], null: int, ours: dict[str, int], theirs: list[int]
 ) -> Launch:
-    """A launch on new pipes. A run without standard input reads `null`."""
+    """A launch on new pipes. A run without standard input reads `null`.
+
+    With a channel, standard input and output are a conversation with somebody to whom the
+    supervisor lends our ends. We hold them and never read or write."""
     source = null
     try:
         is_lasting = request.get("kind") != "task"
-        ours["out"], out = _pipe(theirs, is_lasting)
+        if request.get("stdin") == "channel":
+            source, ours["channel_in"] = os.pipe()
+            theirs.append(source)
+            ours["channel_out"], out = os.pipe()
+            theirs.append(out)
+        else:
+            ours["out"], out = _pipe(theirs, is_lasting)
         ours["err"], err = _pipe(theirs, is_lasting)
         if request.get("stdin") == "pipe":
             source, ours["stdin"] = os.pipe()
