@@ -98,7 +98,7 @@ def install(home: Path, python: Path) -> Path:
         sysconfig.get_path("purelib"),
         packages,
         dirs_exist_ok=True,
-        ignore=shutil.ignore_patterns("pip", "pip-*", "mypy", "ruff*"),
+        ignore=shutil.ignore_patterns("pip", "pip-*", "mypy", "ruff*", "*.pack*"),
     )
     compileall.compile_dir(packages / "holdfast", quiet=2)
     command = python.parent / "holdfast"

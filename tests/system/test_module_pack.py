@@ -190,6 +190,17 @@ def test_what_was_half_written_goes_though_a_whole_one_is_there(shop: Shop) -> N
     assert (old.exists(), young.exists(), shop.pack.read_bytes()) == (False, True, whole)
 
 
+def test_it_is_as_readable_as_the_sources(shop: Shop) -> None:
+    """A pack written by root serves the other users of an installation, whatever the umask."""
+    before = os.umask(0o077)
+    try:
+        shop.load("write")
+    finally:
+        os.umask(before)
+    sources = Path(holdfast.__file__).parent / "system" / "module_pack.py"
+    assert shop.pack.stat().st_mode & 0o777 == sources.stat().st_mode & 0o666
+
+
 def test_a_whole_supervisor(shop: Shop) -> None:
     """Every module that it and its preloading load can be had from one file."""
     more = tuple(path for path in sys.path if path.endswith("site-packages"))

@@ -94,6 +94,9 @@ class Pack:
             with open(written, "xb") as file:
                 index = marshal.dumps((_origin(), _write_codes(file)))
                 file.write(index + len(index).to_bytes(_SIZE_BYTES, "big"))
+                # As readable as the sources: whoever may import them may use the pack, although
+                # a supervisor writes all its other files for its owner alone.
+                os.fchmod(file.fileno(), os.stat(__file__).st_mode & 0o666)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(written, self.path)
