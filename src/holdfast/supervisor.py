@@ -33,14 +33,14 @@ from holdfast.app.idempotency import Idempotency
 from holdfast.doors.line import LineDoor
 from holdfast.doors.tcp_settings import ConfiguredTcpDoor
 from holdfast.engine import event_log
-from holdfast.engine.admission.admission import Admission
+from holdfast.engine.admission.admission import DependencyAdmission
 from holdfast.engine.admission.awaited_lines import AwaitedLines
 from holdfast.engine.admission.host_capacity import HostCapacity
 from holdfast.engine.alerts.alerting import Alerting
 from holdfast.engine.authority import security_counters
-from holdfast.engine.authority.approvals import REPLACED, Approvals
+from holdfast.engine.authority.approvals import REPLACED, ApprovalQueue
 from holdfast.engine.authority.authority import Authority
-from holdfast.engine.authority.lockdown import Lockdown
+from holdfast.engine.authority.lockdown import LockdownSwitch
 from holdfast.engine.authority.modes import Modes
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.file_watches import FileWatches
@@ -63,14 +63,14 @@ from holdfast.engine.schedules import Schedules
 from holdfast.engine.secrets import ConfiguredSecrets
 from holdfast.engine.sessions.sessions import Sessions
 from holdfast.engine.settings import CurrentSettings
-from holdfast.engine.shutdown import Shutdown
+from holdfast.engine.shutdown import ShutdownProcedure
 from holdfast.engine.survivors import Survivors
 from holdfast.engine.tasks import Tasks
 from holdfast.engine.workflows.recovery import RecoveryCommands
-from holdfast.engine.workflows.workflows import Workflows
+from holdfast.engine.workflows.workflows import WorkflowRunner
 from holdfast.engine.workspace import Workspace
 from holdfast.system.places import project_of, states_root
-from holdfast.vocabulary.events import Event, Kind
+from holdfast.vocabulary.events import Event, EventKind
 from holdfast.vocabulary.names import GATE_SERVICE
 
 if TYPE_CHECKING:
@@ -130,9 +130,11 @@ class Supervisor:
         link, loop, settings = self._link, self._loop, self._settings
         self._observers = RunObservers()
         self._tasks = Tasks(link, loop)
-        self._workflows = Workflows(link, self._store, self._clock, loop)
+        self._workflows = WorkflowRunner(link, self._store, self._clock, loop)
         remedies = RecoveryCommands(self._workflows, self._tasks, settings, self._store)
-        self._admission = Admission(loop.call_later, lambda name: name in settings.now.templates)
+        self._admission = DependencyAdmission(
+            loop.call_later, lambda name: name in settings.now.templates
+        )
         self._host_capacity = HostCapacity(
             self._admission, loop.call_later, lambda: self._roster.live_runs
         )
@@ -242,7 +244,7 @@ class Supervisor:
             lambda why: audit.record({"gap": why}),
         )
         self._settings.listen(lambda settings: self._anchors.use(settings.audit_anchor))
-        self._shutdown = Shutdown(self._roster, self._store, self._link, self._gate)
+        self._shutdown = ShutdownProcedure(self._roster, self._store, self._link, self._gate)
         in_thread = ReaderThreads()
         workspace = Workspace(
             self._tasks,
@@ -297,10 +299,10 @@ class Supervisor:
         modes = Modes(link, store, os.environ, self._doors)
         self._settings.listen(modes.on_settings)
         later, new_future = self._loop.call_later, self._loop.create_future
-        lockdown = Lockdown(LockdownFile(self._state), link, store, clock)
+        lockdown = LockdownSwitch(LockdownFile(self._state), link, store, clock)
         lockdown.on_began = modes.counters.locked_down
         self._file_watches.is_held = lambda: lockdown.now is not None
-        approvals = Approvals(link, store, clock, later, new_future)
+        approvals = ApprovalQueue(link, store, clock, later, new_future)
         approvals.on_decided = modes.count_decision
         return Authority(modes, lockdown, approvals)
 
@@ -421,7 +423,7 @@ class Supervisor:
             case "gap":
                 is_begin = notice.get("state") == "begin"
                 self._store.event(
-                    Kind.OUTPUT_GAP if is_begin else Kind.OUTPUT_RESUMED,
+                    EventKind.OUTPUT_GAP if is_begin else EventKind.OUTPUT_RESUMED,
                     notice["service"],
                     lost=notice.get("lost"),
                     why=notice.get("why"),
@@ -448,15 +450,15 @@ class Supervisor:
         link, event = self._link, self._store.event
         me: dict[str, Any] = {"pid": os.getpid(), "version": holdfast.__version__}
         if keeper_memory.KEEPER not in kept:
-            event(Kind.HOLDFAST_STARTED, **me)
+            event(EventKind.HOLDFAST_STARTED, **me)
         else:
             if kept[keeper_memory.KEEPER].partition(":")[0] != str(link.keeper_pid):
-                event(Kind.KEEPER_REPLACED, pid=link.keeper_pid)
+                event(EventKind.KEEPER_REPLACED, pid=link.keeper_pid)
             if keeper_memory.UPGRADE_FROM in kept:
                 versions = {"from": kept[keeper_memory.UPGRADE_FROM], "to": holdfast.__version__}
-                event(Kind.HOLDFAST_UPGRADED, **versions)
+                event(EventKind.HOLDFAST_UPGRADED, **versions)
                 link.keep(keeper_memory.UPGRADE_FROM, None)
-            event(Kind.SUPERVISOR_STARTED, **me)
+            event(EventKind.SUPERVISOR_STARTED, **me)
         link.keep(keeper_memory.KEEPER, f"{link.keeper_pid}:{link.facts.get('started_at')}")
 
     def _new_file_watch(self, on_changes: OnChanges, on_failed: OnFailed) -> FileWatch:
@@ -484,4 +486,4 @@ class Supervisor:
 
     def _report_replaced_database(self) -> None:
         where = self._store.database.moved_aside
-        self._store.event(Kind.DATABASE_REPLACED, moved_to=where)
+        self._store.event(EventKind.DATABASE_REPLACED, moved_to=where)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.adapters import audit_log
-from holdfast.adapters.audit_log import AuditLog, Verdict
+from holdfast.adapters.audit_log import AuditLog, AuditVerification
 
 
 class Kept:
@@ -52,7 +52,7 @@ def test_what_is_recorded_is_read_and_whole(log: AuditLog, kept: Kept, tmp_path:
     """All of it, from any number on, in files that are the owner's alone."""
     assert [entry["n"] for entry in log.entries()] == list(range(10))
     assert [entry["n"] for entry in log.entries(since=7)] == [7, 8, 9]
-    assert log.verify(kept.head) == Verdict(True, 10, 1, 10, None)
+    assert log.verify(kept.head) == AuditVerification(True, 10, 1, 10, None)
     assert stat.S_IMODE(os.stat(files(tmp_path)[0]).st_mode) == 0o600
 
 
@@ -60,7 +60,7 @@ def test_it_goes_on_after_a_restart(log: AuditLog, kept: Kept, tmp_path: Path) -
     """A new process continues the chain where the last one ended."""
     again = opened(tmp_path / "audit", kept)
     again.record({"command": "start"})
-    assert again.verify(kept.head) == Verdict(True, 11, 1, 11, None)
+    assert again.verify(kept.head) == AuditVerification(True, 11, 1, 11, None)
 
 
 def test_a_head_that_is_behind_is_no_fault(log: AuditLog, kept: Kept, tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_half_a_record_is_taken_off(log: AuditLog, kept: Kept, tmp_path: Path) -
     path.write_bytes(path.read_bytes() + b'{"seq": 11, "comm')
     again = opened(tmp_path / "audit", kept)
     again.record({"command": "start"})
-    assert again.verify(kept.head) == Verdict(True, 11, 1, 11, None)
+    assert again.verify(kept.head) == AuditVerification(True, 11, 1, 11, None)
 
 
 def test_a_full_disk_is_told_by_the_next_record(

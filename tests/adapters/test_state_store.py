@@ -18,7 +18,7 @@ from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord
 from holdfast.app.handlers import history
 from holdfast.engine.event_bus import EventBus
 from holdfast.vocabulary.errors import Failed
-from holdfast.vocabulary.events import Event, Kind
+from holdfast.vocabulary.events import Event, EventKind
 from holdfast.vocabulary.history import Events
 from holdfast.vocabulary.states import Desired, State
 
@@ -70,7 +70,7 @@ def test_an_event_is_on_disk_when_it_is_published(tmp_path: Path) -> None:
                 stored.extend(another.execute("SELECT seq, kind FROM events"))
 
         store._publish = publish
-        store.event(Kind.SERVICE_ADDED, "web")
+        store.event(EventKind.SERVICE_ADDED, "web")
         assert not published
         await store.written()
         assert [event.seq for event in published] == [1]
@@ -106,7 +106,7 @@ def test_no_secret_is_written_down(tmp_path: Path) -> None:
 
     async def check(store: StateStore, bus: EventBus) -> None:
         store._publish = published.extend
-        store.event(Kind.TRANSITION, "web", reason=said, more=[{"reason": said}])
+        store.event(EventKind.TRANSITION, "web", reason=said, more=[{"reason": said}])
         store.run_ended({"run_id": "r", "service": "web", "number": 1, "code": 1}, None, said)
         await store.written()
         (event,) = await store.events_after(0, 10, [])
@@ -125,7 +125,7 @@ def test_following_has_no_gap_and_no_duplicate(tmp_path: Path) -> None:
     async def check(store: StateStore, bus: EventBus) -> None:
         async def produce() -> None:
             for number in range(6000):
-                store.event(Kind.TRANSITION, f"s{number % 3}", n=number)
+                store.event(EventKind.TRANSITION, f"s{number % 3}", n=number)
                 if number % 40 == 0:
                     await asyncio.sleep(0)
             await store.written()
@@ -147,7 +147,7 @@ def test_following_has_no_gap_and_no_duplicate(tmp_path: Path) -> None:
             return found
 
         for number in range(500):
-            store.event(Kind.SERVICE_CHANGED, "old", n=number)
+            store.event(EventKind.SERVICE_CHANGED, "old", n=number)
         await store.written()
         readers = [read(0, 0, []), read(0, 50, []), read(499, 0, []), read(300, 20, [])]
         filtered = read(0, 100, ["s1"])
@@ -165,7 +165,7 @@ def test_numbers_go_on_after_a_lost_file(tmp_path: Path) -> None:
     """A new database never gives out a number that was given out before."""
 
     async def check(store: StateStore, bus: EventBus) -> None:
-        store.event(Kind.SERVICE_ADDED, "web")
+        store.event(EventKind.SERVICE_ADDED, "web")
         assert store.last_seq == 5001
 
     with_store(tmp_path / "db", check, reserved=5000)
@@ -179,7 +179,7 @@ def test_old_events_are_removed(tmp_path: Path) -> None:
 
         async def check(store: StateStore, bus: EventBus) -> None:
             for _ in range(5000):
-                store.event(Kind.TRANSITION, "web")
+                store.event(EventKind.TRANSITION, "web")
                 if store.last_seq % 100 == 0:
                     await store.written()
             left = await store.events_after(0, 10_000, [])
@@ -198,12 +198,12 @@ def test_old_events_are_removed_where_little_happens(
     """Bounded by age, too, however few they are and however long a supervisor lives."""
 
     async def check(store: StateStore, bus: EventBus) -> None:
-        store.event(Kind.SERVICE_ADDED, "old")
+        store.event(EventKind.SERVICE_ADDED, "old")
         assert await store.written()
         with closing(sqlite3.connect(tmp_path / "db")) as other, other:
             other.execute("UPDATE events SET time = 0")
         monkeypatch.setattr(state_store, "PRUNE_SECONDS", 0.0)
-        store.event(Kind.SERVICE_ADDED, "new")
+        store.event(EventKind.SERVICE_ADDED, "new")
         store.flush()
         monkeypatch.undo()
         assert await store.written()
@@ -268,7 +268,7 @@ def test_a_burst_is_few_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyP
     async def check(store: StateStore, bus: EventBus) -> None:
         assert await store.written()
         for number in range(100):
-            store.event(Kind.SERVICE_ADDED, f"s{number}")
+            store.event(EventKind.SERVICE_ADDED, f"s{number}")
             store.flush()
         assert await store.written()
         assert len(await store.events_after(0, 1000, [])) == 100
@@ -288,7 +288,7 @@ def test_a_full_disk_costs_a_bounded_amount_of_memory(
         other = sqlite3.connect(tmp_path / "db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         for number in range(1000):
-            store.event(Kind.SERVICE_ADDED, f"s{number}")
+            store.event(EventKind.SERVICE_ADDED, f"s{number}")
             store.flush()
             assert len(store._statements) <= 110
             assert len(store._events) <= 110

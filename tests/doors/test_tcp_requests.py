@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.doors import tcp_answers
-from holdfast.doors.tcp_requests import Request, parse
+from holdfast.doors.tcp_requests import TcpRequest, parse
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.configuration import ReloadResult
@@ -34,7 +34,7 @@ SAME: list[tuple[str, str, str, str, set[str]]] = [
 ]  # fmt: skip
 
 
-def command_of(request: Request) -> Any:
+def command_of(request: TcpRequest) -> Any:
     return codec.command_from(request.name, request.fields)
 
 

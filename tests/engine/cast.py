@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast.adapters.store.state_tables import StoredState
-from holdfast.engine.admission.admission import Admission
+from holdfast.engine.admission.admission import DependencyAdmission
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.declaration import Declaration
 from holdfast.engine.runner.observers import RunObservers
@@ -40,7 +40,7 @@ class Cast(Stage):
     def build(self) -> None:
         """Everything that dies with a supervisor."""
         self.observers = RunObservers()
-        self.admission = Admission(self.clock.call_later)
+        self.admission = DependencyAdmission(self.clock.call_later)
         self.admission.lines = self
         self.observers.add(self.admission)
         self.roster = Roster(

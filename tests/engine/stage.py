@@ -18,7 +18,7 @@ from holdfast.engine.runner.declaration import Declaration
 from holdfast.engine.runner.environment import Admission, AdmitAll, Clock, Environment
 from holdfast.engine.runner.observers import RunObservers
 from holdfast.engine.runner.runner import Runner
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.specs.services import ServiceSpec
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ class FakeRecorder:
         self.forgotten: list[str] = []
 
     def event(
-        self, kind: Kind, service: str | None = None, run_id: str | None = None, **data: Any
+        self, kind: EventKind, service: str | None = None, run_id: str | None = None, **data: Any
     ) -> None:
         self.events.append((kind.value, data))
 

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.adapters.store.state_store import StateStore
 from holdfast.engine.alerts import delivery
-from holdfast.engine.alerts.alerts import ALERT_KINDS, Alerts
+from holdfast.engine.alerts.alerts import ALERT_KINDS, OpenAlerts
 from holdfast.engine.alerts.delivery import Deliveries, DeliveryContext, DeliveryResult
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.runner.environment import Clock
@@ -22,7 +22,7 @@ from holdfast.rules.alerts import folding as rules
 from holdfast.rules.alerts.folding import applied
 from holdfast.rules.alerts.notices import Notice
 from holdfast.vocabulary.alerts import TargetSpec
-from holdfast.vocabulary.events import Event, Kind
+from holdfast.vocabulary.events import Event, EventKind
 from holdfast.vocabulary.specs.settings import Settings
 
 
@@ -41,7 +41,7 @@ class Life:
         )
         loaded = self.store.load(0, [])
         self.bus.last_seq = self.store.last_seq
-        self.alerts = Alerts(self.store, self.bus)
+        self.alerts = OpenAlerts(self.store, self.bus)
         self.alerts.restore(loaded.meta.get("alerts"), self.store.last_seq)
         around = DeliveryContext(
             lambda name: None, lambda: None, lambda: 0.5, clock or Clock(), "/srv/p"
@@ -54,10 +54,10 @@ class Life:
 
     def crash(self, service: str = "web") -> None:
         data = {"to": "failed", "cause": "exited with a failure", "reason": "exit code 1"}
-        self.store.event(Kind.TRANSITION, service, "run-1", **data)
+        self.store.event(EventKind.TRANSITION, service, "run-1", **data)
 
     def recover(self, service: str = "web") -> None:
-        self.store.event(Kind.STABLE, service, "run-1")
+        self.store.event(EventKind.STABLE, service, "run-1")
 
     async def settle(self) -> None:
         """Until all that was recorded is folded."""
@@ -92,7 +92,7 @@ def test_killed_at_any_moment_no_alert_is_lost_or_doubled(tmp_path: Path, seed: 
 
     async def check() -> None:
         life = Life(path)
-        life.store.event(Kind.SUPERVISOR_STARTED)
+        life.store.event(EventKind.SUPERVISOR_STARTED)
         await life.settle()
         await life.settle()
         stored = await life.store.events_after(0, 100_000, [])

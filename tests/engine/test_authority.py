@@ -15,10 +15,10 @@ from holdfast.engine.authority.approvals import (
     MOST_OF_ONE,
     MOST_WAITING,
     REPLACED,
-    Approvals,
+    ApprovalQueue,
     PendingApproval,
 )
-from holdfast.engine.authority.lockdown import Lockdown
+from holdfast.engine.authority.lockdown import LockdownSwitch
 from holdfast.engine.authority.modes import Modes
 from holdfast.rules.authority.modes import effective
 from holdfast.vocabulary.actors import Actor, Role
@@ -70,8 +70,8 @@ class World:
         raise AttributeError(name)
 
 
-def lockdown(world: World, folder: Path) -> Lockdown:
-    return Lockdown(LockdownFile(str(folder)), world, world, world)  # type: ignore[arg-type]
+def lockdown(world: World, folder: Path) -> LockdownSwitch:
+    return LockdownSwitch(LockdownFile(str(folder)), world, world, world)  # type: ignore[arg-type]
 
 
 class Decided:
@@ -90,11 +90,11 @@ class Decided:
         return self.info
 
 
-def approvals(world: World) -> Approvals:
-    return Approvals(world, world, world, world.later, Decided)  # type: ignore[arg-type]
+def approvals(world: World) -> ApprovalQueue:
+    return ApprovalQueue(world, world, world, world.later, Decided)  # type: ignore[arg-type]
 
 
-def ask(found: Approvals, name: str = "token ci") -> PendingApproval:
+def ask(found: ApprovalQueue, name: str = "token ci") -> PendingApproval:
     actor = Actor(Role.OPERATOR, name)
     return found.ask(actor, Restart(service="db"), POLICY, "why", (), {"arguments": {}})
 

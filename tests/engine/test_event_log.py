@@ -7,16 +7,16 @@ import logging
 import pytest
 
 from holdfast.engine import event_log
-from holdfast.vocabulary.events import Event, Kind
+from holdfast.vocabulary.events import Event, EventKind
 
 
-def event(kind: Kind, **data: object) -> Event:
+def event(kind: EventKind, **data: object) -> Event:
     return Event(seq=1, time=0.0, kind=kind.value, service="web", data=dict(data))
 
 
 def test_a_line_has_plain_facts_only() -> None:
     """Who, what, and facts that fit a line; nothing nested."""
-    told = event(Kind.EXIT, code=3, reason="exit code 3", unknown=False, rusage={"user": 1.0})
+    told = event(EventKind.EXIT, code=3, reason="exit code 3", unknown=False, rusage={"user": 1.0})
     assert event_log.facts_of(told) == {
         "service": "web", "code": 3, "reason": "exit code 3", "run_id": None, "seq": 1,
     }  # fmt: skip
@@ -24,7 +24,7 @@ def test_a_line_has_plain_facts_only() -> None:
 
 def test_steps_are_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
     """An exit is told at info; the steps in between only at debug."""
-    events = [event(Kind.TRANSITION, to="failed"), event(Kind.EXIT, code=1)]
+    events = [event(EventKind.TRANSITION, to="failed"), event(EventKind.EXIT, code=1)]
     logger = logging.getLogger("holdfast.engine.events")
     for level, wanted in ((logging.INFO, 1), (logging.DEBUG, 2)):
         caplog.clear()
@@ -36,9 +36,9 @@ def test_steps_are_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_facts_have_the_names_of_logs() -> None:
     """How long a run lived is its uptime, and why it failed is its error."""
-    ended = event_log.facts_of(event(Kind.EXIT, code=1, seconds=1.5, pid=7))
+    ended = event_log.facts_of(event(EventKind.EXIT, code=1, seconds=1.5, pid=7))
     assert (ended["uptime"], ended["pid"]) == (1.5, 7)
-    failed = event_log.facts_of(event(Kind.START_FAILED, reason="exit code 1"))
+    failed = event_log.facts_of(event(EventKind.START_FAILED, reason="exit code 1"))
     assert failed["error"] == "exit code 1"
 
 
@@ -46,7 +46,9 @@ def test_a_failed_check_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """In the words that logs of other supervisors have for it, with service and error."""
     with caplog.at_level(logging.WARNING, "holdfast.engine.events"):
         logging.getLogger("holdfast").propagate = True
-        event_log.write([event(Kind.HEALTH_FAILED, reason="answered 500"), event(Kind.EXIT)])
+        event_log.write(
+            [event(EventKind.HEALTH_FAILED, reason="answered 500"), event(EventKind.EXIT)]
+        )
     [record] = caplog.records
     assert record.getMessage() == "Service health check failed"
-    assert event_log.facts_of(event(Kind.HEALTH_FAILED, reason="x"))["error"] == "x"
+    assert event_log.facts_of(event(EventKind.HEALTH_FAILED, reason="x"))["error"] == "x"

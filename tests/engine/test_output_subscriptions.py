@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.engine.output.subscriptions import OutputSubscriptions, Subscription
+from holdfast.engine.output.subscriptions import OutputSubscription, OutputSubscriptions
 
 Message = dict[str, Any]
 
@@ -33,7 +33,7 @@ class Keeper:
             then({"ok": True})
 
 
-def is_silent(subscription: Subscription) -> bool:
+def is_silent(subscription: OutputSubscription) -> bool:
     return not subscription._bell.is_set()
 
 

@@ -10,7 +10,7 @@ from holdfast.engine.runner.declaration import Declaration
 from holdfast.engine.runner.environment import AdmitAll, Environment
 from holdfast.engine.runner.live_run import LastExit
 from holdfast.engine.runner.observers import RunObservers
-from holdfast.engine.shutdown import Shutdown, exit_code_of
+from holdfast.engine.shutdown import ShutdownProcedure, exit_code_of
 from holdfast.vocabulary.specs.services import Dependency, ServiceSpec
 from tests.engine.stage import FakeClock, FakeKeeper, FakeRecorder
 
@@ -65,7 +65,7 @@ class Scene:
             on_failed=lambda runner: self.shutdown.on_failed(runner),
             on_changed=lambda: None,
         )
-        self.shutdown = Shutdown(self.roster, self.store, self.link, NoGate())  # type: ignore[arg-type]
+        self.shutdown = ShutdownProcedure(self.roster, self.store, self.link, NoGate())  # type: ignore[arg-type]
         self.keeper.on_notice = self.roster.on_notice
         for spec in specs:
             self.roster.declare(Declaration(spec))

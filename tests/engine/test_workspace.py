@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from holdfast.app.handlers import configuration as reloading
-from holdfast.engine.caller import Caller
+from holdfast.engine.caller import UpEnvironment
 from holdfast.engine.workspace import Workspace
 from holdfast.vocabulary.specs.settings import Configuration
 
@@ -40,7 +40,7 @@ def test_reading_a_configuration_looks_its_roots_up(tmp_path: Path) -> None:
     path = str(tmp_path / "holdfast.yaml")
 
     async def read() -> Configuration:
-        return await asyncio.to_thread(reloading.read_configuration, context, path, Caller())
+        return await asyncio.to_thread(reloading.read_configuration, context, path, UpEnvironment())
 
     asyncio.run(read())
     assert foreseen == [], "who never asked for files does not load them"

@@ -15,7 +15,7 @@ from holdfast.adapters.files.roots import Roots
 from holdfast.app.context import Context
 from holdfast.app.idempotency import Idempotency
 from holdfast.app.registry import handler_for
-from holdfast.engine.git.checkpoints import Checkpoints
+from holdfast.engine.git.checkpoints import CheckpointStore
 from holdfast.engine.git.git import Git
 from holdfast.engine.git.status_cache import StatusCache
 from holdfast.engine.search import Ripgrep
@@ -139,7 +139,7 @@ class Desk:
             cast("Any", None), cast("Any", None)
         )  # no key is ever given here
         self.ripgrep = Ripgrep(self.tasks, self.in_thread, lambda: environ)
-        self.checkpoints = Checkpoints(
+        self.checkpoints = CheckpointStore(
             self.git, self.in_thread, self.state, lambda: self.files.roots
         )
 

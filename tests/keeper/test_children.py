@@ -15,8 +15,8 @@ import pytest
 from holdfast.keeper.processes.tree import Tree
 from holdfast.keeper.protocol.connections import hand_parts
 from holdfast.keeper.runs.exits import Exits
-from holdfast.keeper.runs.leases import Lease
-from holdfast.keeper.runs.run import Run
+from holdfast.keeper.runs.leases import RunLease
+from holdfast.keeper.runs.run import HeldRun
 from holdfast.system import processes
 from tests.keeper.conftest import KeeperProcess, Message, is_alive, wait_for
 from tests.keeper.stage import in_a_subreaper
@@ -227,7 +227,7 @@ def test_a_paused_lease_goes_on_with_what_was_left() -> None:
         return SimpleNamespace(due=clock + seconds, cancel=lambda: None)
 
     loop = cast("Any", SimpleNamespace(now=lambda: clock, call_later=call_later))
-    lease = Lease(10.0, "session", loop, lambda: None)
+    lease = RunLease(10.0, "session", loop, lambda: None)
     lease.arm()
     clock = 4.0
     lease.pause()
@@ -236,7 +236,7 @@ def test_a_paused_lease_goes_on_with_what_was_left() -> None:
     lease.arm()
     clock = 101.0
     assert lease.remaining() == 5.0
-    successors = Lease(10.0, "session", loop, lambda: None, remaining=lease.remaining())
+    successors = RunLease(10.0, "session", loop, lambda: None, remaining=lease.remaining())
     successors.arm()
     assert successors.remaining() == 5.0
 
@@ -437,7 +437,7 @@ def test_in_which_order_a_run_ends() -> None:
 
     pid = os.posix_spawn("/bin/true", ["true"], {})
     tree = Tree("r", pid, "", None, True, cast("Any", None), lambda: ())
-    run = Run({"run_id": "r", "service": "s"}, tree)
+    run = HeldRun({"run_id": "r", "service": "s"}, tree)
     run.sources = cast("Any", [SimpleNamespace(drain=note("drained"), detach=note("let go"))])
     run.recorder = cast("Any", SimpleNamespace(flush=note("visible")))
     children = SimpleNamespace(by_pid={pid: run}, runs={"r": run}, others={})
@@ -457,11 +457,11 @@ def test_in_which_order_a_run_ends() -> None:
 def test_a_fault_about_one_that_ended_costs_no_other_its_exit() -> None:
     """Whatever fails when the first of many is let go, or the second looked at, all are written
     down and told; of whom nobody knows what it left, that is looked for."""
-    runs: dict[int, Run] = {}
+    runs: dict[int, HeldRun] = {}
     for number in range(40):
         pid = os.posix_spawn("/bin/true", ["true"], {})
         tree = Tree(f"r{number}", pid, "", None, True, cast("Any", None), lambda: tuple(runs))
-        runs[pid] = Run({"run_id": f"r{number}", "service": "s"}, tree)
+        runs[pid] = HeldRun({"run_id": f"r{number}", "service": "s"}, tree)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     first, second, *_ = runs.values()
     first.sources = cast("Any", [SimpleNamespace(drain=lambda _: None)])  # cannot be let go
@@ -475,7 +475,7 @@ def test_a_fault_about_one_that_ended_costs_no_other_its_exit() -> None:
     exits = Exits(
         *cast("Any", [children, None, None, journal, lambda notice: told.append(notice["run_id"])])
     )
-    sought: list[Run] = []
+    sought: list[HeldRun] = []
     exits.begin = lambda run, *_: sought.append(run)  # type: ignore[method-assign]
     complaints: list[Any] = []
     sys.excepthook = lambda *complaint: complaints.append(complaint)
@@ -490,7 +490,7 @@ def test_a_collected_child_is_not_looked_for_by_its_pid() -> None:
     """Another process may have it: neither its start time nor a pidfd of it is the run's."""
     pid = os.posix_spawn("/bin/true", ["true"], {})
     tree = Tree("r", pid, "", None, True, cast("Any", None), lambda: ())
-    run = Run({"run_id": "r", "service": "s"}, tree)
+    run = HeldRun({"run_id": "r", "service": "s"}, tree)
     # Nothing was learned in time, as where descriptors are short.
     children = SimpleNamespace(by_pid={pid: run}, runs={}, others={}, identify=lambda: None)
     exits = Exits(cast("Any", children), *cast("Any", [None] * 4))

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.keeper.loop import Loop
 from holdfast.keeper.protocol import wire
-from holdfast.keeper.protocol.connections import Connection
+from holdfast.keeper.protocol.connections import PeerConnection
 
 Message = dict[str, Any]
 SECONDS = 20.0
@@ -39,15 +39,15 @@ class Scene:
         self.loop = Loop()
         self.heard: list[int] = []
         self.is_closed = False
-        self.connection = Connection(
+        self.connection = PeerConnection(
             sock, "supervisor", self.loop, self._on_message, self._on_closed
         )
 
-    def _on_message(self, connection: Connection, message: Message, fds: list[int]) -> None:
+    def _on_message(self, connection: PeerConnection, message: Message, fds: list[int]) -> None:
         self.heard.append(message["id"])
         connection.send({"id": message["id"], "ok": True})
 
-    def _on_closed(self, connection: Connection) -> None:
+    def _on_closed(self, connection: PeerConnection) -> None:
         self.is_closed = True
         self.loop.stop()
 

@@ -20,7 +20,7 @@ from holdfast.keeper import stderr
 from holdfast.keeper.descriptors import Descriptors
 from holdfast.keeper.keeper import Keeper
 from holdfast.keeper.loop import Loop
-from holdfast.keeper.protocol.connections import Connection
+from holdfast.keeper.protocol.connections import PeerConnection
 from tests.disk import fill, small_disk
 from tests.keeper.conftest import KeeperProcess, Message, is_alive, kill, wait_for
 from tests.keeper.test_recovery import Recovered
@@ -221,8 +221,8 @@ def test_a_follower_is_told_beside_many_answers() -> None:
     _close(loop, connection, theirs)
 
 
-def _connection(sock: socket.socket, loop: Loop) -> Connection:
-    return Connection(sock, "supervisor", loop, lambda *_: None, lambda _: None)
+def _connection(sock: socket.socket, loop: Loop) -> PeerConnection:
+    return PeerConnection(sock, "supervisor", loop, lambda *_: None, lambda _: None)
 
 
 def _read_until(loop: Loop, sock: socket.socket, wanted: bytes) -> None:
@@ -247,7 +247,7 @@ def _read_until(loop: Loop, sock: socket.socket, wanted: bytes) -> None:
     assert wanted in received.replace(b" ", b"")
 
 
-def _close(loop: Loop, *others: Connection | socket.socket) -> None:
+def _close(loop: Loop, *others: PeerConnection | socket.socket) -> None:
     signal.set_wakeup_fd(-1)
     for it in (*others, loop._wake, loop._waker, loop._selector):
         it.close()

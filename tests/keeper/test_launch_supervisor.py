@@ -19,7 +19,7 @@ from holdfast.keeper.supervisor_launcher import (
     SERVED_SECONDS,
     STABLE_SECONDS,
     Launcher,
-    Supervisor,
+    SupervisorChild,
 )
 from holdfast.system import own_process
 from tests.keeper.conftest import KeeperProcess, Message, wait_for
@@ -39,7 +39,7 @@ class World:
         launcher = SimpleNamespace(start=self._start, read_err=lambda: "its last words")
         self.others: dict[int, Any] = {}
         children = SimpleNamespace(others=self.others)
-        self.supervisor = Supervisor(*cast("Any", [loop, launcher, children, lambda fd: None]))
+        self.supervisor = SupervisorChild(*cast("Any", [loop, launcher, children, lambda fd: None]))
 
     def _start(self) -> tuple[int, int]:
         if self.trouble is not None:

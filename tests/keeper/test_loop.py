@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.keeper.loop import Loop
 from holdfast.keeper.protocol import wire
-from holdfast.keeper.protocol.connections import Connection
+from holdfast.keeper.protocol.connections import PeerConnection
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_last_words_count(loop: Loop) -> None:
     """What a peer said before it died is heard, though nothing can be told it any more."""
     ours, theirs = socket.socketpair()
     heard: list[str] = []
-    connection = Connection(
+    connection = PeerConnection(
         ours, "supervisor", loop, lambda _, it, __: heard.append(it["do"]), lambda _: loop.stop()
     )
     theirs.sendall(wire.encode({"do": "keep"}))

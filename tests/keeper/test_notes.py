@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.keeper.descriptors import Descriptors
 from holdfast.keeper.memory import Memory
-from holdfast.keeper.notify_sockets import NotifySockets
+from holdfast.keeper.notify_sockets import NotifyReader
 from holdfast.system import processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs names beside the files")
@@ -53,7 +53,7 @@ class Listening:
         self.loop, self.memory = FakeLoop(), Memory(None)
         held = Descriptors({"notify:web": self.sock.detach(), "line": os.dup(0)})
         runs: Any = {"run-1": FakeRun(pid)}
-        self.notify_sockets = NotifySockets(self.loop, held, self.memory, runs)  # type: ignore[arg-type]
+        self.notify_sockets = NotifyReader(self.loop, held, self.memory, runs)  # type: ignore[arg-type]
         self.held = held
 
     def say(self, *messages: bytes) -> None:

@@ -16,8 +16,8 @@ from typing import Any, cast
 import pytest
 
 from holdfast.keeper.options import Options, parse
-from holdfast.keeper.runs.run import Run
-from holdfast.keeper.upgrade import Upgrade
+from holdfast.keeper.runs.run import HeldRun
+from holdfast.keeper.upgrade import UpgradeAttempt
 from tests.keeper.conftest import PACKAGE, KeeperProcess, Message, is_alive, wait_for
 
 pytestmark = pytest.mark.unprivileged
@@ -88,7 +88,7 @@ def test_no_time_is_lost(keeper: KeeperProcess) -> None:
 def test_an_earlier_keeper_told_how_long_ago() -> None:
     """A table that has ages only, and no moments of beginning, is understood."""
     tree = cast("Any", SimpleNamespace(pid=1, is_child=True))
-    run = Run({"run_id": "r", "service": "web", "age": 60.0}, tree)
+    run = HeldRun({"run_id": "r", "service": "web", "age": 60.0}, tree)
     assert time.monotonic() - run.began >= 60.0
 
 
@@ -163,7 +163,7 @@ def test_no_signal_comes_between_two_keepers(monkeypatch: pytest.MonkeyPatch) ->
     keeper = SimpleNamespace(table=dict, options=lambda path: [])
     keeper.children = SimpleNamespace(exits=SimpleNamespace(reap=lambda: None))
     with pytest.raises(OSError, match="gone"):
-        Upgrade(*cast("Any", [keeper, ["python"], "/", [], None]))._execute()
+        UpgradeAttempt(*cast("Any", [keeper, ["python"], "/", [], None]))._execute()
     assert {signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP} <= blocked[0]
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
 

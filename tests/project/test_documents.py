@@ -13,7 +13,7 @@ from holdfast.gate.rest.routes import command_routes
 from holdfast.vocabulary.alerts import AlertCause
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.errors import EXIT_CODES
-from holdfast.vocabulary.events import MEANING, Kind
+from holdfast.vocabulary.events import MEANING, EventKind
 from holdfast.vocabulary.states import State
 from scripts import reference
 from tests.project.tree import ROOT, documents, files, named, text_of
@@ -61,7 +61,7 @@ def test_reference_is_current(name: str) -> None:
     [
         ("commands.md", [f"## {name}\n" for name in COMMANDS]),
         ("cli.md", [f"holdfast {name}" for name in NAMES]),
-        ("events.md", [f"`{kind.value}`" for kind in Kind]),
+        ("events.md", [f"`{kind.value}`" for kind in EventKind]),
         ("errors.md", [f"| `{code}` | {status} |" for code, status in EXIT_CODES.items()]),
         ("errors.md", [f"| {code} | " for code in range(8)]),
         ("http.md", [f"| `{route.method} {route.path}` | " for route in command_routes()]),
@@ -76,7 +76,7 @@ def test_reference_is_complete(page: str, words: list[str]) -> None:
 
 def test_every_event_has_a_meaning() -> None:
     """No event kind is announced without being explained."""
-    assert set(MEANING) == set(Kind)
+    assert set(MEANING) == set(EventKind)
 
 
 def test_every_cause_of_alerts_is_explained() -> None:

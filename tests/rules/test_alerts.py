@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.rules.alerts import folding as rules
 from holdfast.rules.alerts.folding import Key, applied, key_of
 from holdfast.vocabulary.alerts import Alert
-from holdfast.vocabulary.events import Event, Kind
+from holdfast.vocabulary.events import Event, EventKind
 
 History = list[tuple[str, dict[str, Any]]]
 
@@ -186,7 +186,7 @@ TABLE: list[tuple[str, list[History], dict[str, int]]] = [
         {"unkillable": 1},
     ),
     ("ended well", [CRASH, [("transition", {"to": "exited", "cause": "x"})]], {}),
-    ("facts that are missing", [[(kind.value, {})] for kind in Kind], {}),
+    ("facts that are missing", [[(kind.value, {})] for kind in EventKind], {}),
 ]
 
 
@@ -238,7 +238,7 @@ def test_open_alerts_are_bounded() -> None:
 
 EVENTS = st.builds(
     lambda kind, service, run, data: (kind, service, run, data),
-    st.sampled_from([kind.value for kind in Kind] + ["of:another_version"]),
+    st.sampled_from([kind.value for kind in EventKind] + ["of:another_version"]),
     st.sampled_from([None, "a", "b"]),
     st.sampled_from([None, "run-1", "run-2"]),
     st.fixed_dictionaries(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.rules.explain import diagnosis, event_sentences, explanation
-from holdfast.rules.explain.explanation import Facts, Holder
-from holdfast.vocabulary.events import Kind
+from holdfast.rules.explain.explanation import Evidence, PortListener
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.specs.services import RestartSpec, ScheduleSpec, ServiceSpec
 from holdfast.vocabulary.specs.workflows import RecoverySpec
 from holdfast.vocabulary.states import Desired, State
@@ -22,13 +22,13 @@ def spec(**fields: Any) -> ServiceSpec:
     return ServiceSpec(name="web", argv=("node", "x.js"), working_dir="/srv", **fields)
 
 
-def facts(state: State, **fields: Any) -> Facts:
+def facts(state: State, **fields: Any) -> Evidence:
     own = fields.pop("spec", spec())
     desired = fields.pop("desired", D.RUNNING)
-    return Facts(own, state, desired, fields.pop("for_seconds", 12.0), **fields)
+    return Evidence(own, state, desired, fields.pop("for_seconds", 12.0), **fields)
 
 
-TABLE: list[tuple[str, Facts, str, str, bool]] = [
+TABLE: list[tuple[str, Evidence, str, str, bool]] = [
     (
         "pending",
         facts(S.PENDING, desired=D.STOPPED),
@@ -257,7 +257,7 @@ TABLE: list[tuple[str, Facts, str, str, bool]] = [
 @pytest.mark.parametrize(
     ("known", "why", "then", "fine"), [t[1:] for t in TABLE], ids=[t[0] for t in TABLE]
 )
-def test_sentences(known: Facts, why: str, then: str, fine: bool) -> None:
+def test_sentences(known: Evidence, why: str, then: str, fine: bool) -> None:
     """Each state is explained, and what follows from it."""
     assert explanation.why(known) == why
     assert explanation.next_step(known) == then
@@ -285,7 +285,7 @@ def test_anything_can_be_explained(
     reason: str | None, flags: tuple[bool, ...], stage: str | None,
 ) -> None:  # fmt: skip
     """Whatever is known, there is a sentence, and it says nothing of None."""
-    known = Facts(
+    known = Evidence(
         spec(restart_policy=policy), state, desired, seconds, reason=reason, code=code,
         failures=failures, is_suppressed=flags[0], has_verdict=flags[1], is_outdated=flags[2],
         waiting_for=("db",) if flags[3] else (), is_ready=flags[4], stage=stage,
@@ -298,8 +298,8 @@ def test_anything_can_be_explained(
 
 def test_what_repeats_is_told_once() -> None:
     """The same, several times in a row, is one happening with a number."""
-    failed = {"kind": Kind.HEALTH_FAILED.value, "data": {"probe": "liveness", "reason": "500"}}
-    ready = {"kind": Kind.SERVICE_READY.value, "data": {}}
+    failed = {"kind": EventKind.HEALTH_FAILED.value, "data": {"probe": "liveness", "reason": "500"}}
+    ready = {"kind": EventKind.SERVICE_READY.value, "data": {}}
     told = [text for _, text in event_sentences.sentences_of([failed, failed, ready, failed])]
     check = "a check failed: liveness, 500"
     assert told == [f"{check} (2 times)", "became ready", check]
@@ -382,9 +382,9 @@ def test_ports_in_use(line: str, ports: list[int]) -> None:
 def test_hints_name_who_holds_the_port() -> None:
     """The holder is named with its pid, and its service if it is one of ours."""
     line = "Error: listen EADDRINUSE: address already in use :::3000"
-    known = facts(S.FAILED, code=1, lines=(line,), holders=(Holder(3000, 123, "node", None),))
+    known = facts(S.FAILED, code=1, lines=(line,), holders=(PortListener(3000, 123, "node", None),))
     assert explanation.hints(known)[0] == "the port 3000 is held by pid 123 (node)"
-    ours = facts(S.FAILED, code=1, lines=(line,), holders=(Holder(3000, 5, "node", "api"),))
+    ours = facts(S.FAILED, code=1, lines=(line,), holders=(PortListener(3000, 5, "node", "api"),))
     assert explanation.hints(ours)[0] == "the port 3000 is held by pid 5 (node, of the service api)"
     nobody = facts(S.FAILED, code=1, lines=("Address already in use",))
     assert any("in use by another process" in hint for hint in explanation.hints(nobody))
@@ -404,7 +404,7 @@ def test_what_happened_is_told_in_words() -> None:
     """Every decisive event has words, with and without its facts."""
     for kind in event_sentences.DECISIVE:
         assert event_sentences.sentence_of({"kind": kind, "data": {}})
-    assert event_sentences.sentence_of({"kind": Kind.TRANSITION.value, "data": {}}) is None
+    assert event_sentences.sentence_of({"kind": EventKind.TRANSITION.value, "data": {}}) is None
     told = event_sentences.sentence_of(
         {"kind": "exit", "data": {"reason": "exit code 3", "seconds": 61.0}}
     )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.rules.authority.path_scopes import PathTarget, is_covered
-from holdfast.rules.files import Denials, Located, Root, locate, told
+from holdfast.rules.files import Denials, LocatedPath, Root, locate, told
 from holdfast.vocabulary.errors import HoldfastError, NotFound, Refused, UsageError
 
 PROJECT = Root("project", "/home/me/shop", "/home/me/shop", True)
@@ -73,7 +73,7 @@ def test_what_is_no_path_is_said_to_be_none() -> None:
 def test_what_is_told_can_be_given_back(root: Root, names: list[str]) -> None:
     """A path in an answer means the same place in a request."""
     parts = tuple(name for name in names if name not in (".", ".."))
-    located = Located(root, parts)
+    located = LocatedPath(root, parts)
     text = told(ROOTS, located)
     text.encode()
     assert locate(ROOTS, text) == located

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.rules import health
-from holdfast.rules.health import Condition, Plan, Tally
+from holdfast.rules.health import Condition, ProbePlan, ProbeTally
 from holdfast.vocabulary.specs.probes import (
     ExecTarget,
     LogTarget,
@@ -47,8 +47,8 @@ def spec_of(*asked: ProbeSpec) -> ServiceSpec:
     return ServiceSpec(name="web", argv=("web",), working_dir="/", probes=asked)
 
 
-def run_through(probe: ProbeSpec, answers: list[bool]) -> list[Tally]:
-    tallies = [Tally()]
+def run_through(probe: ProbeSpec, answers: list[bool]) -> list[ProbeTally]:
+    tallies = [ProbeTally()]
     for answer in answers:
         tallies.append(health.count(probe, tallies[-1], is_passed=answer))
     return tallies
@@ -71,12 +71,12 @@ def test_a_verdict_needs_its_answers_in_a_row(probe: ProbeSpec, answers: list[bo
 @given(st.integers(2, 8), st.lists(st.booleans(), max_size=60))
 def test_flapping_never_changes_a_verdict(retries: int, answers: list[bool]) -> None:
     """Failures that are never `retries` in a row leave a healthy service healthy."""
-    probe, row, tally = probe_of(retries=retries), 0, Tally(True)
+    probe, row, tally = probe_of(retries=retries), 0, ProbeTally(True)
     for answer in answers:
         row = 0 if answer or row + 1 == retries else row + 1
         tally = health.count(probe, tally, is_passed=row == 0)
         assert tally.verdict is True
-        assert health.sentence(probe, Tally(True), tally) is None
+        assert health.sentence(probe, ProbeTally(True), tally) is None
 
 
 @given(probes, st.lists(st.booleans(), max_size=60))
@@ -100,7 +100,7 @@ def test_a_sentence_is_passed_once_and_never_by_a_report(
 def test_the_condition_is_what_all_probes_say(asked: list[ProbeSpec], data: st.DataObject) -> None:
     """None where nobody asks; ready only if all say so; unhealthy if one does."""
     verdicts = data.draw(st.lists(st.sampled_from([None, True, False]), min_size=len(asked)))
-    pairs = [(probe, Tally(v)) for probe, v in zip(asked, verdicts, strict=False)]
+    pairs = [(probe, ProbeTally(v)) for probe, v in zip(asked, verdicts, strict=False)]
     found = health.condition(pairs)
     by_role = {
         role: [tally.verdict for probe, tally in pairs if role in probe.roles]
@@ -159,7 +159,7 @@ def test_checks_do_not_drift() -> None:
 def test_a_check_that_takes_too_long_skips_its_successors() -> None:
     """What was missed is not made up for; the grid stays."""
     probe = probe_of(interval=10.0)
-    plan = health.following(probe, Plan(0.0, 0.0), 35.0, 0.5, has_passed=True)
+    plan = health.following(probe, ProbePlan(0.0, 0.0), 35.0, 0.5, has_passed=True)
     assert plan.due == 40.0
 
 
@@ -173,7 +173,7 @@ def test_somebody_who_waits_is_not_kept_waiting() -> None:
         plan = health.following(probe, plan, now, 0.5, has_passed=False)
     assert [time for time in asked if time < 3.2] == pytest.approx([0.0, 0.1, 0.3, 0.7, 1.5, 3.1])
     assert 30.0 in asked
-    plan = health.following(probe, Plan(1.5, 30.0, 4), 1.5, 0.5, has_passed=True,
+    plan = health.following(probe, ProbePlan(1.5, 30.0, 4), 1.5, 0.5, has_passed=True,
                             is_first_pass=True)  # fmt: skip
     assert plan.due == pytest.approx(1.5 + 22.5)
 
@@ -187,7 +187,9 @@ def test_services_that_start_together_part_ways() -> None:
     quick = [health.first(both, 0.0, random).due for random in randoms]
     assert len({int(due * 1000) for due in quick}) > 200
     later = [
-        health.following(both, Plan(0.0, 0.0), 0.1, random, has_passed=True, is_first_pass=True).due
+        health.following(
+            both, ProbePlan(0.0, 0.0), 0.1, random, has_passed=True, is_first_pass=True
+        ).due
         for random in randoms
     ]
     assert len({int(due * 1000) for due in later}) == 500
@@ -224,5 +226,5 @@ def test_what_had_passed_stays_passed(probe: ProbeSpec) -> None:
 
 def test_more_time_can_be_asked_for() -> None:
     """A plan can be put off, never brought forward."""
-    assert health.postponed(Plan(5.0, 7.0, 3), 6.0) == Plan(6.0, 7.0, 3)
-    assert health.postponed(Plan(5.0, 7.0, 3), 60.0) == Plan(60.0, 60.0, 3)
+    assert health.postponed(ProbePlan(5.0, 7.0, 3), 6.0) == ProbePlan(6.0, 7.0, 3)
+    assert health.postponed(ProbePlan(5.0, 7.0, 3), 60.0) == ProbePlan(60.0, 60.0, 3)

@@ -44,7 +44,7 @@ def but(spec: ServiceSpec = WEB, **fields: Any) -> ServiceSpec:
     return msgspec.structs.replace(spec, **fields)
 
 
-def step(known: CurrentService, wanted: ServiceSpec) -> plan.Step:
+def step(known: CurrentService, wanted: ServiceSpec) -> plan.ServiceStep:
     return make({"web": known}, {"web": wanted}).steps[0]
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from holdfast.rules.authority.path_scopes import PathTarget
 from holdfast.rules.authority.permissions import Circumstances, permit
 from holdfast.rules.authority.policies import (
-    Request,
+    PolicyRequest,
     can_wait,
     could_begin,
     decide,
@@ -91,7 +91,7 @@ def test_the_first_that_is_about_it_decides(
     actor: Actor, command: type, found: list[PolicySpec], touched: list[Target]
 ) -> None:
     """Whatever comes after it changes nothing, and what is not about it neither."""
-    request = Request(actor, command, touched)
+    request = PolicyRequest(actor, command, touched)
     first = decide(found, request, lambda _: MONDAY)
     alone = [decide([one], request, lambda _: MONDAY) for one in found]
     assert first == next((one for one in alone if one is not None), None)
@@ -142,7 +142,7 @@ CI = Actor(Role.OPERATOR, "token ci", door=Door.REST, token="11")
 )
 def test_services(spec: PolicySpec, touched: tuple[str, ...], effect: str | None) -> None:
     """To restrict, one of them is enough; to allow, no other may be touched."""
-    request = Request(CI, COMMANDS["stop"], [Target(name) for name in touched])
+    request = PolicyRequest(CI, COMMANDS["stop"], [Target(name) for name in touched])
     found = decide([spec], request, lambda _: MONDAY)
     assert (None if found is None else found.effect) == effect
 
@@ -178,7 +178,7 @@ def test_paths(pattern: str, paths: list[str], denied: bool, allowed: bool) -> N
     """A folder that may hold some counts as them where it restricts, never where it allows."""
     for effect, is_about in (("deny", denied), ("allow", allowed)):
         targets = [target(path) for path in paths]
-        request = Request(CI, COMMANDS["undo_files"], (), targets)
+        request = PolicyRequest(CI, COMMANDS["undo_files"], (), targets)
         found = decide([policy(effect, paths=(pattern,))], request, lambda _: MONDAY)
         assert (found is not None) is is_about
 
@@ -199,7 +199,7 @@ def test_paths(pattern: str, paths: list[str], denied: bool, allowed: bool) -> N
 )
 def test_what_a_folder_stands_for(command: str, path: str, is_denied: bool) -> None:
     """What it holds, for commands that reach below it and do not leave out what is denied."""
-    request = Request(CI, COMMANDS[command], (), [target(path)])
+    request = PolicyRequest(CI, COMMANDS[command], (), [target(path)])
     found = decide([policy(paths=("*/secrets/*",))], request, lambda _: MONDAY)
     assert (found is not None) is is_denied
 
@@ -214,7 +214,7 @@ def test_what_a_folder_stands_for(command: str, path: str, is_denied: bool) -> N
 )
 def test_a_name_has_several_spellings(pattern: str, path: str) -> None:
     """Composed letters or not, in the pattern as in the path."""
-    request = Request(CI, COMMANDS["read_file"], (), [target(path)])
+    request = PolicyRequest(CI, COMMANDS["read_file"], (), [target(path)])
     assert decide([policy(paths=(pattern,))], request, lambda _: MONDAY) is not None
 
 
@@ -232,7 +232,7 @@ def test_a_folder_that_holds_a_match_is_recognised(pattern: str, folder: str, re
 def test_a_session_is_bound_like_who_opened_it() -> None:
     """And the name that its client gives itself allows nothing."""
     session = Actor(Role.AGENT, "deploy (token ci)", door=Door.MCP, session="session-1", behind=CI)
-    request = Request(session, COMMANDS["stop"])
+    request = PolicyRequest(session, COMMANDS["stop"])
     denied = decide([policy(actors=("ci",))], request, lambda _: MONDAY)
     assert denied is not None
     found = [policy("allow", actors=("deploy*",)), policy("deny", roles=("agent",))]
@@ -244,8 +244,10 @@ def test_a_session_is_bound_like_who_opened_it() -> None:
 def test_the_owner_is_not_locked_out() -> None:
     """He could edit the file: stopping, unlocking and deciding stay his."""
     for name in ("stop", "shutdown", "unlock", "approve", "reject"):
-        assert decide([policy()], Request(OWNER, COMMANDS[name]), lambda _: MONDAY) is None
-    assert decide([policy()], Request(OWNER, COMMANDS["restart"]), lambda _: MONDAY) is not None
+        assert decide([policy()], PolicyRequest(OWNER, COMMANDS[name]), lambda _: MONDAY) is None
+    assert (
+        decide([policy()], PolicyRequest(OWNER, COMMANDS["restart"]), lambda _: MONDAY) is not None
+    )
 
 
 @given(commands)
@@ -256,7 +258,7 @@ def test_only_changes_wait_for_approval(command: type) -> None:
         command.effect is not Effect.READS  # type: ignore[attr-defined]
         and command.name not in ("approve", "reject", "lockdown", "unlock")  # type: ignore[attr-defined]
     )
-    found = decide([policy("confirm")], Request(CI, command), lambda _: MONDAY)
+    found = decide([policy("confirm")], PolicyRequest(CI, command), lambda _: MONDAY)
     assert (found is not None) is waits
 
 

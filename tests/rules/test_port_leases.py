@@ -7,21 +7,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.rules import ports as rules
-from holdfast.rules.ports import AUTO, Holder, Lease, LeaseRequest, NoPortFree, PortUnavailable
+from holdfast.rules.ports import (
+    AUTO,
+    LeaseHolder,
+    NoPortFree,
+    PortLease,
+    PortRequest,
+    PortUnavailable,
+)
 
 SPAN = (8082, 8089)
 
 
-def asked(service: str = "web", state: str = "/one", **ports: int) -> LeaseRequest:
-    return LeaseRequest(Holder(state, service), f"/project{state}", ports, SPAN, 1.0)
+def asked(service: str = "web", state: str = "/one", **ports: int) -> PortRequest:
+    return PortRequest(LeaseHolder(state, service), f"/project{state}", ports, SPAN, 1.0)
 
 
 def assign(
-    leases: list[Lease],
-    wanted: LeaseRequest,
+    leases: list[PortLease],
+    wanted: PortRequest,
     busy: frozenset[int] = frozenset(),
     there: frozenset[str] = frozenset({"/one", "/two"}),
-) -> tuple[dict[str, int], list[Lease]]:
+) -> tuple[dict[str, int], list[PortLease]]:
     return rules.assign(leases, wanted, lambda port: port not in busy, there.__contains__)
 
 
@@ -38,9 +45,9 @@ def test_no_port_is_leased_twice(
     starts: list[tuple[str, str, dict[str, int], frozenset[int]]],
 ) -> None:
     """Whoever starts in whatever order, and whatever strangers hold meanwhile."""
-    leases: list[Lease] = []
+    leases: list[PortLease] = []
     for state, service, ports, busy in starts:
-        before = {one.name: one.port for one in leases if one.holder == Holder(state, service)}
+        before = {one.name: one.port for one in leases if one.holder == LeaseHolder(state, service)}
         try:
             found, leases = assign(leases, asked(service, state, **ports), busy)
         except NoPortFree:
@@ -64,16 +71,16 @@ def test_a_fixed_port_is_that_port_or_an_error() -> None:
         assign(leases, asked("db", "/one", port=3000))
     assert caught.value.lease == leases[0]
     assert assign(leases, asked("db", port=3000), there=frozenset({"/one"}))[0] == {"port": 3000}
-    rested = rules.rested(leases, Holder("/two", "web"))
+    rested = rules.rested(leases, LeaseHolder("/two", "web"))
     assert assign(rested, asked("db", port=3000))[0] == {"port": 3000}
 
 
 def test_when_all_are_leased_the_absent_give_way() -> None:
     """The oldest lease of a Holdfast that does not run; those of one that does are kept."""
-    leases: list[Lease] = []
+    leases: list[PortLease] = []
     for number in range(8):
-        wanted = LeaseRequest(
-            Holder("/two", f"s{number}"), "/p", {"port": AUTO}, SPAN, 10.0 - number
+        wanted = PortRequest(
+            LeaseHolder("/two", f"s{number}"), "/p", {"port": AUTO}, SPAN, 10.0 - number
         )
         _, leases = assign(leases, wanted)
     with pytest.raises(NoPortFree):

@@ -47,7 +47,7 @@ class Head(msgspec.Struct, frozen=True):
         return f"{self.seq}:{self.digest}:{self.first}"
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class AuditVerification(msgspec.Struct, frozen=True):
     """Whether the audit is complete, and if not, where and why."""
 
     is_whole: bool
@@ -152,7 +152,7 @@ class AuditLog:
 
     def verify(
         self, kept_head: str | None = None, anchored: Mapping[int, str] | None = None
-    ) -> Verdict:
+    ) -> AuditVerification:
         """Check every record: none altered, none missing, none cut off before the head.
 
         `anchored` are hashes by number from outside. Only they show that both log and head were
@@ -166,28 +166,28 @@ class AuditLog:
                 problem, entry = _wrong_with(line, before)
                 if problem is not None or entry is None:
                     where = f"{os.path.basename(path)} line {number}: {problem}"
-                    return Verdict(False, count, first, before.seq, where)
+                    return AuditVerification(False, count, first, before.seq, where)
                 before = Head(entry["seq"], entry["hash"])
                 first, count = first or before.seq, count + 1
                 if before.seq == known.seq and before.digest != known.digest:
                     why = f"record {known.seq} is not the one that was written"
-                    return Verdict(False, count, first, before.seq, why)
+                    return AuditVerification(False, count, first, before.seq, why)
                 if anchored.get(before.seq, before.digest) != before.digest:
                     why = f"record {before.seq} is not the one whose hash is in the anchor"
-                    return Verdict(False, count, first, before.seq, why)
+                    return AuditVerification(False, count, first, before.seq, why)
         if first > known.first:
             why = f"records {known.first} to {first - 1} are missing at the beginning"
-            return Verdict(False, count, first, before.seq, why)
+            return AuditVerification(False, count, first, before.seq, why)
         if before.seq < known.seq:
             why = f"records {before.seq + 1} to {known.seq} are cut off at the end"
-            return Verdict(False, count, first, before.seq, why)
+            return AuditVerification(False, count, first, before.seq, why)
         if (newest := max(anchored, default=0)) > before.seq:
             why = f"rolled back: the anchor knows records up to {newest}, not only {before.seq}"
-            return Verdict(False, count, first, before.seq, why)
+            return AuditVerification(False, count, first, before.seq, why)
         if before.seq > self._begun:
             why = f"records {self._begun + 1} to {before.seq} are of somebody else"
-            return Verdict(False, count, first, before.seq, why)
-        return Verdict(True, count, first, before.seq)
+            return AuditVerification(False, count, first, before.seq, why)
+        return AuditVerification(True, count, first, before.seq)
 
     def _append(self, line: bytes) -> None:
         size = self._size_now()

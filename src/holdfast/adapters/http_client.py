@@ -40,7 +40,7 @@ class HttpResponse(NamedTuple):
         return 200 <= self.status < 300
 
 
-class Address(NamedTuple):
+class UrlParts(NamedTuple):
     """The parts of a URL."""
 
     is_tls: bool
@@ -50,7 +50,7 @@ class Address(NamedTuple):
     authority: str
 
 
-def address_of(url: str) -> Address:
+def address_of(url: str) -> UrlParts:
     """Split a URL; raises HttpError if it is no address of HTTP."""
     from urllib.parse import quote, urlsplit
 
@@ -66,7 +66,7 @@ def address_of(url: str) -> Address:
         target += "?" + quote(parts.query, safe="/%:@!$&'()*+,;=~-._?")
     shown = f"[{host}]" if ":" in host else host
     authority = shown if port is None else f"{shown}:{port}"
-    return Address(scheme == "https", host, port or _PORTS[scheme], target, authority)
+    return UrlParts(scheme == "https", host, port or _PORTS[scheme], target, authority)
 
 
 def _is_this_machine(host: str) -> bool:
@@ -110,7 +110,7 @@ async def request(
 
 
 async def _exchange(
-    where: Address,
+    where: UrlParts,
     method: str,
     headers: Mapping[str, str],
     body: bytes,
@@ -135,7 +135,7 @@ async def _exchange(
 async def _talk(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
-    where: Address,
+    where: UrlParts,
     method: str,
     headers: Mapping[str, str],
     body: bytes,
@@ -158,7 +158,7 @@ async def _talk(
 
 
 def _headers(
-    where: Address, headers: Mapping[str, str], body: bytes
+    where: UrlParts, headers: Mapping[str, str], body: bytes
 ) -> Iterable[tuple[bytes, bytes]]:
     names = {name.lower() for name in headers}
     ours = {"host": where.authority, "connection": "close", "accept": "*/*"}

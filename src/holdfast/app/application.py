@@ -22,7 +22,7 @@ from holdfast.app.authority.request_checks import RequestChecks
 from holdfast.app.registry import Answer, Handler, handler_for
 from holdfast.app.streams import FollowedWork, LiveStreams
 from holdfast.engine.metrics.counters import SupervisorCounters
-from holdfast.rules.authority.permissions import Verdict, permit
+from holdfast.rules.authority.permissions import PermissionVerdict, permit
 from holdfast.rules.authority.policies import next_turn
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.command import Command, Effect, Result
@@ -84,11 +84,11 @@ class Application:
 
     def _judge(
         self, actor: Actor, command: Command, *, is_approved: bool = False
-    ) -> tuple[Command, Verdict]:
+    ) -> tuple[Command, PermissionVerdict]:
         """Return the decision, and the command narrowed to what its actor may see."""
         return decide(self._context, self._checks, actor, command, is_approved=is_approved)
 
-    def _refuse(self, actor: Actor, command: Command, verdict: Verdict) -> Refused:
+    def _refuse(self, actor: Actor, command: Command, verdict: PermissionVerdict) -> Refused:
         self._auditor.refused(actor, command, verdict.reason)
         self._checks.count(actor, verdict.cause)
         if is_visitor(actor):
@@ -135,7 +135,7 @@ class Application:
                     )
                     why = f"the whole repository needs approval ({verdict.reason})"
                     hint = f'ask for the repository "{shown}" by this name'
-                    verdict = Verdict(False, why, "approval", hint)
+                    verdict = PermissionVerdict(False, why, "approval", hint)
                 if not verdict.is_allowed:
                     raise self._refuse(actor, command, verdict)
             with path_scopes.denying_in_repository(self._context, actor, command):

@@ -31,10 +31,10 @@ from holdfast.engine.schedules import Schedules
 from holdfast.engine.secrets import ConfiguredSecrets
 from holdfast.engine.sessions.sessions import Sessions
 from holdfast.engine.settings import CurrentSettings
-from holdfast.engine.shutdown import Shutdown
+from holdfast.engine.shutdown import ShutdownProcedure
 from holdfast.engine.survivors import Survivors
 from holdfast.engine.tasks import Tasks
-from holdfast.engine.workflows.workflows import Workflows
+from holdfast.engine.workflows.workflows import WorkflowRunner
 from holdfast.engine.workspace import Workspace
 
 MOST_SEARCHES = 16
@@ -50,7 +50,7 @@ class Context(msgspec.Struct, kw_only=True, frozen=True, eq=False, weakref=True)
     subscriptions: OutputSubscriptions
     survivors: Survivors
     log_sizes: LogSizes
-    shutdown: Shutdown
+    shutdown: ShutdownProcedure
     tasks: Tasks
     health: HealthMonitor
     resources: ResourceMonitor
@@ -60,7 +60,7 @@ class Context(msgspec.Struct, kw_only=True, frozen=True, eq=False, weakref=True)
     scaling: Scaling
     rolling: Rolling
     schedules: Schedules
-    workflows: Workflows
+    workflows: WorkflowRunner
     alerting: Alerting
     tokens: Tokens
     sessions: Sessions

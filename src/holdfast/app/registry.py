@@ -28,14 +28,14 @@ Handler = Callable[["Context", Any], Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Entry(NamedTuple):
+class _RegisteredHandler(NamedTuple):
     function: Callable[..., Any]
     takes_actor: bool
 
 
-_written: dict[str, _Entry] = {}
+_written: dict[str, _RegisteredHandler] = {}
 """Every handler whose definition was executed; its module may not be complete yet."""
-_ready: dict[str, _Entry] = {}
+_ready: dict[str, _RegisteredHandler] = {}
 """Handlers of subjects that are imported completely, so that any thread may call them."""
 
 
@@ -45,7 +45,7 @@ def handles(kind: type[Command]) -> Callable[[F], F]:
     def tie(function: F) -> F:
         assert kind.name not in _written, f"{kind.name} has two handlers"
         takes_actor = "actor" in inspect.signature(function).parameters
-        _written[kind.name] = _Entry(function, takes_actor)
+        _written[kind.name] = _RegisteredHandler(function, takes_actor)
         return function
 
     return tie
@@ -72,7 +72,7 @@ def preload() -> None:
             _load(kind)
 
 
-def _load(kind: type[Command]) -> _Entry:
+def _load(kind: type[Command]) -> _RegisteredHandler:
     """Import the handlers of a whole subject, and return the one of this command."""
     name = subject_of(kind)
     subject = import_module(f"holdfast.app.handlers.{name}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from holdfast.cli.parser.arguments import Arguments
+    from holdfast.cli.parser.arguments import ParsedArguments
 
 PROGRESS_SECONDS = 1.0
 """How often the progress of a long request is shown."""
@@ -62,7 +62,7 @@ def folder_of(given: str) -> str:
 class Call:
     """What a verb works with."""
 
-    def __init__(self, arguments: Arguments, environ: Mapping[str, str]) -> None:
+    def __init__(self, arguments: ParsedArguments, environ: Mapping[str, str]) -> None:
         self.options = arguments.options
         self.operands = arguments.operands
         self.environ = environ

@@ -31,7 +31,7 @@ PR_SET_CHILD_SUBREAPER = 36
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
-class Check(NamedTuple):
+class DoctorCheck(NamedTuple):
     """The result of one check; `fix` is empty if all is well."""
 
     name: str
@@ -60,7 +60,7 @@ def doctor(call: Call) -> int:
     return int(is_bad)
 
 
-def all_checks(call: Call) -> Iterator[Check]:
+def all_checks(call: Call) -> Iterator[DoctorCheck]:
     yield check_python()
     yield from check_package()
     if sys.platform == "linux":
@@ -72,7 +72,7 @@ def all_checks(call: Call) -> Iterator[Check]:
         yield check_splice()
         yield check_pipes()
     else:
-        yield Check(
+        yield DoctorCheck(
             "process trees",
             "warn",
             f"{sys.platform} has no cgroups, pidfd or subreaper",
@@ -92,11 +92,11 @@ def all_checks(call: Call) -> Iterator[Check]:
     yield from check_doors(call)
 
 
-def check_python() -> Check:
-    return Check("python", "ok", f"{sys.version.split()[0]} ({sys.executable})")
+def check_python() -> DoctorCheck:
+    return DoctorCheck("python", "ok", f"{sys.version.split()[0]} ({sys.executable})")
 
 
-def check_package() -> Iterator[Check]:
+def check_package() -> Iterator[DoctorCheck]:
     """Whether another distribution wrote, or may overwrite, the files of this package."""
     from importlib.metadata import distributions
 
@@ -108,7 +108,7 @@ def check_package() -> Iterator[Check]:
         if str(file) == "holdfast/__init__.py" and os.path.realpath(file.locate()) == mine
     }
     for owner in sorted(owners - {DISTRIBUTION}):
-        yield Check(
+        yield DoctorCheck(
             "package",
             "fail",
             f'the distribution "{owner}", another program, owns the same files as {DISTRIBUTION}',
@@ -116,19 +116,19 @@ def check_package() -> Iterator[Check]:
         )
 
 
-def check_cgroup() -> Check:
+def check_cgroup() -> DoctorCheck:
     folder = own_cgroup()
     if os.environ.get("HOLDFAST_CGROUP") == "off":
-        return Check("cgroup v2", "warn", "switched off", "unset HOLDFAST_CGROUP")
+        return DoctorCheck("cgroup v2", "warn", "switched off", "unset HOLDFAST_CGROUP")
     fix = "start it with: systemd-run --user --scope -p Delegate=yes holdfast up -d"
     without = "trees are then found by the mark of each process"
     if folder is None:
-        return Check("cgroup v2", "warn", f"not mounted; {without}", "boot with cgroup v2")
+        return DoctorCheck("cgroup v2", "warn", f"not mounted; {without}", "boot with cgroup v2")
     probe = os.path.join(folder, f"holdfast-doctor-{os.getpid()}")
     try:
         os.mkdir(probe)
     except OSError as error:
-        return Check("cgroup v2", "warn", f"{folder}: {error.strerror}; {without}", fix)
+        return DoctorCheck("cgroup v2", "warn", f"{folder}: {error.strerror}; {without}", fix)
     try:
         has_kill = os.path.exists(os.path.join(probe, "cgroup.kill"))
         can_enter = os.access(os.path.join(probe, "cgroup.procs"), os.W_OK) and os.access(
@@ -137,12 +137,14 @@ def check_cgroup() -> Check:
     finally:
         os.rmdir(probe)
     if not can_enter:
-        return Check("cgroup v2", "warn", f"{folder}: processes cannot be moved; {without}", fix)
+        return DoctorCheck(
+            "cgroup v2", "warn", f"{folder}: processes cannot be moved; {without}", fix
+        )
     extra = "with" if has_kill else "without"
-    return Check("cgroup v2", "ok", f"writable, {extra} cgroup.kill")
+    return DoctorCheck("cgroup v2", "ok", f"writable, {extra} cgroup.kill")
 
 
-def check_controllers() -> Check:
+def check_controllers() -> DoctorCheck:
     """Which limits the kernel can enforce; Holdfast itself watches the others every few seconds."""
     wanted = ("memory", "cpu", "pids")
     without = "limits are then watched, every monitoring_interval"
@@ -153,15 +155,17 @@ def check_controllers() -> Check:
         with open(os.path.join(folder or "", "cgroup.subtree_control"), encoding="ascii") as file:
             passed_on = file.read().split()
     except OSError:
-        return Check("limits", "warn", f"no cgroup controllers; {without}", "boot with cgroup v2")
+        return DoctorCheck(
+            "limits", "warn", f"no cgroup controllers; {without}", "boot with cgroup v2"
+        )
     usable = [name for name in wanted if name in passed_on]
     if len(usable) == len(wanted):
-        return Check("limits", "ok", "the kernel enforces memory, cpu and process limits")
+        return DoctorCheck("limits", "ok", "the kernel enforces memory, cpu and process limits")
     missing = ", ".join(name for name in wanted if name not in usable)
     fix = "systemd-run --user --scope -p Delegate=yes holdfast up -d, or HOLDFAST_CGROUP=FOLDER"
     if not any(name in offered for name in wanted):
         fix = "boot with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1)"
-    return Check("limits", "warn", f"no controller for {missing}; {without}", fix)
+    return DoctorCheck("limits", "warn", f"no controller for {missing}; {without}", fix)
 
 
 def own_cgroup() -> str | None:
@@ -192,17 +196,17 @@ def _pidfd_open(pid: int) -> int:
     return int(opener(pid))
 
 
-def check_pidfd() -> Check:
+def check_pidfd() -> DoctorCheck:
     try:
         os.close(_pidfd_open(os.getpid()))
     except OSError:
-        return Check(
+        return DoctorCheck(
             "pidfd", "warn", "missing: processes are told apart by start time", "Linux 5.3 or newer"
         )
-    return Check("pidfd", "ok", "signals cannot reach a recycled pid")
+    return DoctorCheck("pidfd", "ok", "signals cannot reach a recycled pid")
 
 
-def check_pidfd_info() -> Check:
+def check_pidfd_info() -> DoctorCheck:
     fix = "Linux 6.15 or newer"
     missing = "exit codes of services are unknown if the keeper itself is killed"
     import fcntl
@@ -212,32 +216,36 @@ def check_pidfd_info() -> Check:
     try:
         fd = _pidfd_open(os.getpid())
     except OSError:
-        return Check("exit codes", "warn", missing, fix)
+        return DoctorCheck("exit codes", "warn", missing, fix)
     try:
         fcntl.ioctl(fd, PIDFD_GET_INFO, bytearray(struct.pack("<Q", 1) + bytes(56)))
     except OSError:
-        return Check("exit codes", "warn", missing, fix)
+        return DoctorCheck("exit codes", "warn", missing, fix)
     finally:
         os.close(fd)
     if release < (6, 15):
-        return Check("exit codes", "warn", missing, fix)
-    return Check("exit codes", "ok", "known even if the keeper itself is killed (PIDFD_GET_INFO)")
+        return DoctorCheck("exit codes", "warn", missing, fix)
+    return DoctorCheck(
+        "exit codes", "ok", "known even if the keeper itself is killed (PIDFD_GET_INFO)"
+    )
 
 
-def check_subreaper() -> Check:
+def check_subreaper() -> DoctorCheck:
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        return Check("subreaper", "warn", "missing: daemonised children may escape", "Linux 3.4")
+        return DoctorCheck(
+            "subreaper", "warn", "missing: daemonised children may escape", "Linux 3.4"
+        )
     libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-    return Check("subreaper", "ok", "daemonised children stay below the keeper")
+    return DoctorCheck("subreaper", "ok", "daemonised children stay below the keeper")
 
 
-def check_splice() -> Check:
+def check_splice() -> DoctorCheck:
     splice = getattr(os, "splice", None)
     if splice is None:
-        return Check(
+        return DoctorCheck(
             "splice", "warn", "this Python has none: output is copied", "Python built on Linux"
         )
     ends = [*os.pipe(), *os.pipe()]
@@ -245,28 +253,30 @@ def check_splice() -> Check:
         os.write(ends[1], b"x")
         splice(ends[0], ends[3], 1)
     except OSError as error:
-        return Check("splice", "warn", f"{error.strerror}: output is copied", "allow splice(2)")
+        return DoctorCheck(
+            "splice", "warn", f"{error.strerror}: output is copied", "allow splice(2)"
+        )
     finally:
         for fd in ends:
             os.close(fd)
-    return Check("splice", "ok", "output goes from pipe to file without copying")
+    return DoctorCheck("splice", "ok", "output goes from pipe to file without copying")
 
 
-def check_pipes() -> Check:
+def check_pipes() -> DoctorCheck:
     largest = _number("/proc/sys/fs/pipe-max-size")
     pages = _number("/proc/sys/fs/pipe-user-pages-soft")
     if largest is None or pages is None:
-        return Check("pipes", "warn", "cannot tell how large they may be", "mount /proc")
+        return DoctorCheck("pipes", "warn", "cannot tell how large they may be", "mount /proc")
     size = durations.show_size(largest)
     if os.geteuid() == 0 or pages == 0:
-        return Check("pipes", "ok", f"up to {size} each, no limit on their sum")
+        return DoctorCheck("pipes", "ok", f"up to {size} each, no limit on their sum")
     count = pages * os.sysconf("SC_PAGE_SIZE") // PIPE_BYTES_PER_SERVICE
-    return Check(
+    return DoctorCheck(
         "pipes", "ok", f"up to {size} each; about {count} services get large ones, others 64 KiB"
     )
 
 
-def check_descriptors() -> Check:
+def check_descriptors() -> DoctorCheck:
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -276,85 +286,89 @@ def check_descriptors() -> Check:
         # The system says «infinite», but refuses more than that.
         hard = min(hard, OPEN_MAX)
     if hard == resource.RLIM_INFINITY:
-        return Check("open files", "ok", "unlimited")
+        return DoctorCheck("open files", "ok", "unlimited")
     count = max(0, (hard - OWN_DESCRIPTORS) // DESCRIPTORS_PER_SERVICE)
     found = f"hard limit {hard}: about {count} services"
     if count < 100:
-        return Check(
+        return DoctorCheck(
             "open files", "warn", found, "raise it: ulimit -Hn 65536, or LimitNOFILE= in a unit"
         )
-    return Check("open files", "ok", found)
+    return DoctorCheck("open files", "ok", found)
 
 
-def check_state(state: str) -> Check:
+def check_state(state: str) -> DoctorCheck:
     folder = state
     while not os.path.exists(folder):
         folder = os.path.dirname(folder)
     if not os.access(folder, os.W_OK | os.X_OK):
-        return Check("state folder", "fail", f"{folder} is not writable", "choose --state-dir DIR")
+        return DoctorCheck(
+            "state folder", "fail", f"{folder} is not writable", "choose --state-dir DIR"
+        )
     room = os.statvfs(folder)
     free = room.f_bavail * room.f_frsize
     found = f"{state}, {durations.show_size(free)} free"
     if free < FLOOR_BYTES:
-        return Check(
+        return DoctorCheck(
             "state folder", "warn", found, "free some space, or `holdfast prune --older-than 1d`"
         )
     if folder == state and os.stat(state).st_mode & 0o077:
-        return Check("state folder", "warn", f"{state} is open to others", f"chmod 700 {state}")
-    return Check("state folder", "ok", found)
+        return DoctorCheck(
+            "state folder", "warn", f"{state} is open to others", f"chmod 700 {state}"
+        )
+    return DoctorCheck("state folder", "ok", found)
 
 
-def check_runtime(call: Call) -> Check:
+def check_runtime(call: Call) -> DoctorCheck:
     given = call.environ.get("XDG_RUNTIME_DIR")
     runtime = call.places.runtime
     if given and not os.path.isdir(given):
-        return Check(
+        return DoctorCheck(
             "sockets", "warn", f"XDG_RUNTIME_DIR {given} is no folder", f"mkdir -m 700 {given}"
         )
     if not given and sys.platform == "linux":
-        return Check(
+        return DoctorCheck(
             "sockets",
             "warn",
             f"XDG_RUNTIME_DIR is not set; they are in {runtime}",
             "log in through logind (loginctl), or set it to a private folder; all shells alike",
         )
-    return Check("sockets", "ok", runtime)
+    return DoctorCheck("sockets", "ok", runtime)
 
 
-def check_systemd(cgroup: str, *, is_booted: bool) -> Iterator[Check]:
+def check_systemd(cgroup: str, *, is_booted: bool) -> Iterator[DoctorCheck]:
     """Whether a stop of the systemd unit around Holdfast would kill the keeper and its services."""
     unit = systemd.unit_of(_text(cgroup)) if is_booted else None
     if unit is not None:
         settings = systemd.settings_of(unit) if unit.name.endswith(".service") else None
-        yield Check("systemd", *systemd.judge(unit, settings, lingers=_lingers()))
+        yield DoctorCheck("systemd", *systemd.judge(unit, settings, lingers=_lingers()))
 
 
-def check_desktop(environ: Mapping[str, str]) -> Check:
+def check_desktop(environ: Mapping[str, str]) -> DoctorCheck:
     """Whether `alerts: [{desktop: true}]` can show something."""
     program = "osascript" if sys.platform == "darwin" else "notify-send"
     folders = environ.get("PATH", os.defpath).split(os.pathsep)
     if any(os.access(os.path.join(folder, program), os.X_OK) for folder in folders if folder):
-        return Check("desktop alerts", "ok", f"shown by {program}")
+        return DoctorCheck("desktop alerts", "ok", f"shown by {program}")
     has_desktop = any(environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     if not has_desktop and sys.platform != "darwin":
-        return Check("desktop alerts", "ok", "no desktop here; webhooks and commands work")
+        return DoctorCheck("desktop alerts", "ok", "no desktop here; webhooks and commands work")
     fix = "install it (Debian, Ubuntu: libnotify-bin)"
-    return Check("desktop alerts", "warn", f"{program} is missing", fix)
+    return DoctorCheck("desktop alerts", "warn", f"{program} is missing", fix)
 
 
-def check_daemon(call: Call, facts: KeeperFacts | None) -> Check:
+def check_daemon(call: Call, facts: KeeperFacts | None) -> DoctorCheck:
     if facts is None:
-        return Check("daemon", "ok", "none runs for this project")
+        return DoctorCheck("daemon", "ok", "none runs for this project")
     supervisor = facts["supervisor"]
     held = len(facts.get("runs", []))
     found = f"keeper {facts.get('pid')} ({facts.get('version')}) holds "
     found += screen.counted(held, "run")
     if supervisor.get("state") == "running":
         allows = _keeper_limits(facts.get("host"))
-        return Check("daemon", "ok", f"{found}, supervisor {supervisor.get('pid')}{allows}")
+        return DoctorCheck("daemon", "ok", f"{found}, supervisor {supervisor.get('pid')}{allows}")
     errors = os.path.join(call.places.state, "supervisor.err")
     why = supervisor.get("last_error") or ""
-    return Check(
+    return DoctorCheck(
         "daemon",
         "warn",
         f"{found}, supervisor {supervisor.get('state')} {why}".rstrip(),
@@ -362,10 +376,10 @@ def check_daemon(call: Call, facts: KeeperFacts | None) -> Check:
     )
 
 
-def check_unclaimed(facts: KeeperFacts | None) -> Iterator[Check]:
+def check_unclaimed(facts: KeeperFacts | None) -> Iterator[DoctorCheck]:
     """Processes of services that removed every mark of the service they belong to."""
     if facts is not None and (unclaimed := facts.get("unclaimed")):
-        yield Check(
+        yield DoctorCheck(
             "processes",
             "warn",
             f"belongs to no service: {screen.process_list(unclaimed)}",
@@ -373,7 +387,7 @@ def check_unclaimed(facts: KeeperFacts | None) -> Iterator[Check]:
         )
 
 
-def check_doors(call: Call) -> Iterator[Check]:
+def check_doors(call: Call) -> Iterator[DoctorCheck]:
     """Where the network doors of a running Holdfast are, or why they are closed."""
     from holdfast.vocabulary.errors import HoldfastError
 
@@ -385,12 +399,14 @@ def check_doors(call: Call) -> Iterator[Check]:
     notes: dict[str, str] = supervisor.get("door_notes") or {}
     for name in sorted({*doors, *notes}):
         if name not in doors:
-            yield Check(f"{name} door", "warn", notes[name], "free the port, then `holdfast up`")
+            yield DoctorCheck(
+                f"{name} door", "warn", notes[name], "free the port, then `holdfast up`"
+            )
         else:
             note = f" ({notes[name]})" if name in notes else ""
-            yield Check(f"{name} door", "ok", doors[name] + note)
+            yield DoctorCheck(f"{name} door", "ok", doors[name] + note)
     if fingerprint := supervisor.get("fingerprint"):
-        yield Check("certificate", "ok", f"SHA-256 {fingerprint}")
+        yield DoctorCheck("certificate", "ok", f"SHA-256 {fingerprint}")
 
 
 def _keeper_limits(host: HostFacts | None) -> str:

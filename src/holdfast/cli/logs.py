@@ -28,7 +28,7 @@ from holdfast.vocabulary.errors import HoldfastError, NotFound, UnknownService, 
 from holdfast.vocabulary.names import OWN_NAMES
 
 
-class LogPart(NamedTuple):
+class LogSelection(NamedTuple):
     """The part of a service's log that is shown."""
 
     service: str
@@ -164,7 +164,7 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
         raise UsageError(f"--grep {text}: {error}", "it is a regular expression") from None
 
 
-def _part(call: Call, name: str, stream: Stream | None) -> LogPart | None:
+def _part(call: Call, name: str, stream: Stream | None) -> LogSelection | None:
     reader = Reader(call.places.logs, name)
     start, end = cursors.BEGINNING, None
     number: int | None = call.options.get("run")
@@ -181,11 +181,11 @@ def _part(call: Call, name: str, stream: Stream | None) -> LogPart | None:
     tail: int | None = call.options.get("tail")
     if tail is not None and end is None and call.options.get("grep") is None:
         start = Cursor(*map(max, start, reader.tail(tail, stream)))
-    return LogPart(name, reader, start, end, number)
+    return LogSelection(name, reader, start, end, number)
 
 
 def _recorded_entries(
-    call: Call, part: LogPart, printer: Printer, stream: Stream | None
+    call: Call, part: LogSelection, printer: Printer, stream: Stream | None
 ) -> Iterator[tuple[str, Line | Note]]:
     """The entries that are there now. The tail counts only lines that match pattern and run."""
     found = _redactor(part).redact_all(lines(part.reader, part.start, stream, part.end, part.run))
@@ -196,13 +196,13 @@ def _recorded_entries(
     return ((part.service, entry) for entry in entries)
 
 
-def _redactor(part: LogPart) -> LineRedactor:
+def _redactor(part: LogSelection) -> LineRedactor:
     line_redactor = LineRedactor()
     line_redactor.begin_at(part.reader, part.start)
     return line_redactor
 
 
-def _follow(call: Call, parts: list[LogPart], printer: Printer, stream: Stream | None) -> int:
+def _follow(call: Call, parts: list[LogSelection], printer: Printer, stream: Stream | None) -> int:
     from holdfast.cli.terminal.follow import wakes
 
     follower = LogFollower(call.places.logs, printer, call.operands, stream)
@@ -227,7 +227,7 @@ def _follow(call: Call, parts: list[LogPart], printer: Printer, stream: Stream |
     return 0
 
 
-def _is_run_over(call: Call, parts: list[LogPart]) -> bool:
+def _is_run_over(call: Call, parts: list[LogSelection]) -> bool:
     """Return whether one run was asked for and has ended, so that it prints nothing more."""
     number: int | None = call.options.get("run")
     if number is None:
@@ -252,7 +252,9 @@ def _live_runs(service: dict[str, Any]) -> list[int]:
     return [run["run"] for run in (service, beside) if run.get("pid") is not None]
 
 
-def _follow_start(call: Call, part: LogPart, printer: Printer, stream: Stream | None) -> Cursor:
+def _follow_start(
+    call: Call, part: LogSelection, printer: Printer, stream: Stream | None
+) -> Cursor:
     """Where to follow from. With a pattern and a tail, the last matching lines are shown first."""
     if call.options.get("grep") is None or call.options.get("tail") is None:
         return part.start
@@ -264,7 +266,7 @@ def _follow_start(call: Call, part: LogPart, printer: Printer, stream: Stream | 
     return end
 
 
-def _raw(call: Call, parts: list[LogPart], stream: Stream | None, *, follow: bool) -> int:
+def _raw(call: Call, parts: list[LogSelection], stream: Stream | None, *, follow: bool) -> int:
     """Show the bytes as printed; several services one after another, without a mark."""
     out = sys.stdout.buffer
     if not follow:

@@ -13,7 +13,7 @@ from holdfast.vocabulary.errors import Failed, HoldfastError, UsageError, exit_c
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from holdfast.cli.parser.arguments import Arguments
+    from holdfast.cli.parser.arguments import ParsedArguments
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -132,7 +132,7 @@ def _run(words: list[str]) -> int:
     return _dispatch(arguments)
 
 
-def _dispatch(arguments: Arguments) -> int:
+def _dispatch(arguments: ParsedArguments) -> int:
     from holdfast.cli.call import Call
 
     call = Call(arguments, os.environ)

@@ -26,7 +26,7 @@ class Unit(NamedTuple):
         return "systemctl --user" if self.is_user else "systemctl"
 
 
-class Verdict(NamedTuple):
+class SystemdFinding(NamedTuple):
     """Level, finding and fix, as `doctor` shows them."""
 
     level: str
@@ -46,15 +46,17 @@ def unit_of(cgroups: str) -> Unit | None:
     return None
 
 
-def judge(unit: Unit, settings: Mapping[str, str] | None, *, lingers: bool) -> Verdict:
+def judge(unit: Unit, settings: Mapping[str, str] | None, *, lingers: bool) -> SystemdFinding:
     """Judge a unit by its settings, as systemctl shows them; None if it shows nothing."""
     if unit.name.endswith(".scope"):
         if unit.is_user and not lingers:
             keep = "`loginctl enable-linger` keeps it"
-            return Verdict("ok", f"in {unit.name}: it ends when you log out everywhere; {keep}")
-        return Verdict("ok", f"in {unit.name}, which ends with its last process")
+            return SystemdFinding(
+                "ok", f"in {unit.name}: it ends when you log out everywhere; {keep}"
+            )
+        return SystemdFinding("ok", f"in {unit.name}, which ends with its last process")
     if settings is None:
-        return Verdict(
+        return SystemdFinding(
             "warn",
             f"inside {unit.name}; what its stop does to services is unknown",
             f"{unit.systemctl} show -p {PROPERTIES} {unit.name}; see {GUIDE}",
@@ -62,38 +64,38 @@ def judge(unit: Unit, settings: Mapping[str, str] | None, *, lingers: bool) -> V
     if "holdfast" in settings.get("ExecStart", ""):
         return _judge_own_unit(unit, settings, lingers=lingers)
     if settings.get("KillMode") in _NOT_KILLED:
-        return Verdict("ok", f"in {unit.name}, whose stop leaves services alone")
+        return SystemdFinding("ok", f"in {unit.name}, whose stop leaves services alone")
     scope = f"systemd-run{' --user' if unit.is_user else ''} --scope -p Delegate=yes"
-    return Verdict(
+    return SystemdFinding(
         "warn",
         f"inside {unit.name}: stopping or restarting it kills every service Holdfast holds",
         f"holdfast down, then: {scope} holdfast up -d; or give it its own unit, see {GUIDE}",
     )
 
 
-def _judge_own_unit(unit: Unit, settings: Mapping[str, str], *, lingers: bool) -> Verdict:
+def _judge_own_unit(unit: Unit, settings: Mapping[str, str], *, lingers: bool) -> SystemdFinding:
     has_down = "holdfast" in (end := settings.get("ExecStop", "")) and "down" in end
     is_foreground = settings.get("Type") not in ("oneshot", "forking")
     kill = settings.get("KillMode")
     if not has_down and not is_foreground and kill in _NOT_KILLED:
-        verdict = Verdict("ok", f"in {unit.name}, whose stop leaves services alone")
+        verdict = SystemdFinding("ok", f"in {unit.name}, whose stop leaves services alone")
     elif has_down or (is_foreground and kill in ("mixed", *_NOT_KILLED)):
-        verdict = Verdict("ok", f"in {unit.name}, whose stop is `holdfast down`")
+        verdict = SystemdFinding("ok", f"in {unit.name}, whose stop is `holdfast down`")
     else:
         fix = "KillMode=mixed" if is_foreground else "ExecStop=holdfast down"
-        return Verdict(
+        return SystemdFinding(
             "warn",
             f"in {unit.name}, whose stop signals every service at once, in no order",
             f"{unit.systemctl} edit {unit.name}: {fix} below [Service]; see {GUIDE}",
         )
     if settings.get("Delegate") != "yes":
-        return Verdict(
+        return SystemdFinding(
             "warn",
             f"{verdict.found}; without Delegate=yes systemd may change the cgroups of services",
             f"{unit.systemctl} edit {unit.name}: Delegate=yes below [Service]",
         )
     if unit.is_user and not lingers:
-        return Verdict(
+        return SystemdFinding(
             "warn", f"{verdict.found}; it ends when you log out", "loginctl enable-linger"
         )
     return verdict

@@ -21,7 +21,7 @@ from holdfast.app.authority.identities import token_needed
 from holdfast.app.registry import Answer
 from holdfast.doors import tcp_answers, tcp_requests
 from holdfast.doors.connection import Connections, LineConnection, public_error
-from holdfast.doors.tcp_requests import Request
+from holdfast.doors.tcp_requests import TcpRequest
 from holdfast.system import tcp_peers
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
@@ -219,7 +219,7 @@ class TcpConnection(LineConnection):
         self._worker = None
         self._close_when_done()
 
-    async def _serve(self, request: Request) -> None:
+    async def _serve(self, request: TcpRequest) -> None:
         await self._can_write.wait()
         try:
             if self._recognition is not None and not (request.token or self._token):
@@ -240,7 +240,7 @@ class TcpConnection(LineConnection):
         if self._wrong_tokens >= MOST_WRONG_TOKENS:
             self.hang_up()
 
-    def _actor_of(self, request: Request) -> Actor:
+    def _actor_of(self, request: TcpRequest) -> Actor:
         token = request.token or self._token
         if token is None:
             is_valid = self._application.identities.is_valid(self._actor)
@@ -261,7 +261,7 @@ class TcpConnection(LineConnection):
             self._silence.cancel()
         return actor
 
-    async def _answer(self, request: Request, actor: Actor) -> None:
+    async def _answer(self, request: TcpRequest, actor: Actor) -> None:
         if actor is _VISITOR:
             self._application.identities.refuse_stranger(Door.TCP, request.name)
             raise token_needed(Door.TCP)
@@ -278,7 +278,7 @@ class TcpConnection(LineConnection):
             return
         self._say(request, answer if isinstance(answer, Result) else await answer)
 
-    def _say(self, request: Request, result: Result | dict[str, Any]) -> None:
+    def _say(self, request: TcpRequest, result: Result | dict[str, Any]) -> None:
         if request.is_json:
             self._write(codec.answer(request.id, result))
         else:

@@ -41,7 +41,7 @@ quit                  hang up
 JSON is understood as well: {"command": "status"}, "Status", {"Restart": {"service": "web"}}"""
 
 
-class Request(NamedTuple):
+class TcpRequest(NamedTuple):
     """The meaning of one line."""
 
     name: str
@@ -52,7 +52,7 @@ class Request(NamedTuple):
     token: str | None = None
 
 
-def parse(line: bytes) -> Request:
+def parse(line: bytes) -> TcpRequest:
     """Parse a line; raises UsageError if it is neither JSON nor words."""
     text = line.strip()
     if text[:1] in (b"{", b'"', b"["):
@@ -75,7 +75,7 @@ def is_http(line: bytes) -> bool:
     return _HTTP.match(line) is not None
 
 
-def _from_json(text: bytes) -> Request:
+def _from_json(text: bytes) -> TcpRequest:
     try:
         value = msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -99,13 +99,13 @@ def _from_json(text: bytes) -> Request:
         if fields is None or isinstance(fields, dict):
             return _tagged(tag, fields or {}, request_id, token)
     if not value and token is not None:
-        return Request("token", {}, True, request_id, token)
+        return TcpRequest("token", {}, True, request_id, token)
     raise UsageError("which command?", '{"command": "status"} or {"Restart": {"service": "web"}}')
 
 
 def _tagged(
     tag: str, fields: dict[str, Any], request_id: int | str | None, token: str | None
-) -> Request:
+) -> TcpRequest:
     name = canonical_name(tag)
     renamed = _RENAMED.get(name, {})
     known = COMMANDS.get(name)
@@ -121,7 +121,7 @@ def _tagged(
         if not isinstance(several, list):
             raise UsageError("services is a list of names", '{"services": ["web"]}')
         given["services"] = [*several, given.pop("service")]
-    return Request(name, _about_one(name, given), True, request_id, token)
+    return TcpRequest(name, _about_one(name, given), True, request_id, token)
 
 
 def _about_one(name: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -135,34 +135,34 @@ def _fields(name: str) -> frozenset[str]:
     return frozenset(COMMANDS[name].__struct_fields__)
 
 
-def _from_words(words: list[str]) -> Request:
+def _from_words(words: list[str]) -> TcpRequest:
     word, rest = words[0].lower(), words[1:]
     match word:
         case "help" | "?":
-            return Request("help", {}, False)
+            return TcpRequest("help", {}, False)
         case "quit" | "exit" | "bye":
-            return Request("quit", {}, False)
+            return TcpRequest("quit", {}, False)
         case "token" | "auth":
             if len(rest) != 1:
                 raise UsageError("token needs one word", "token TEXT")
-            return Request("token", {}, False, token=rest[0])
+            return TcpRequest("token", {}, False, token=rest[0])
         case "status":
-            return Request("status", {"services": rest}, False)
+            return TcpRequest("status", {"services": rest}, False)
         case "start" | "stop" | "restart":
-            return Request(word, _about_one(word, {"services": rest}), False)
+            return TcpRequest(word, _about_one(word, {"services": rest}), False)
         case "pause" | "resume":
-            return Request(word, {"services": rest}, False)
+            return TcpRequest(word, {"services": rest}, False)
         case "health":
-            return Request("health_check", {"services": rest}, False)
+            return TcpRequest("health_check", {"services": rest}, False)
         case "logs" if rest:
             tail = rest[1] if len(rest) > 1 else "20"
             if not (tail.isascii() and tail.isdigit() and len(tail) < 10):
                 raise UsageError(f'"{tail[:40]}" is no number of lines', "logs SERVICE 20")
-            return Request("logs", {"service": rest[0], "tail": int(tail)}, False)
+            return TcpRequest("logs", {"service": rest[0], "tail": int(tail)}, False)
         case "reload":
-            return Request("reload", {"config": rest[0]} if rest else {}, False)
+            return TcpRequest("reload", {"config": rest[0]} if rest else {}, False)
         case "shutdown":
-            return Request("shutdown", {}, False)
+            return TcpRequest("shutdown", {}, False)
         case "lockdown" | "unlock" | "approvals" | "approve" | "reject" | "mode":
             return _about_authority(word, rest)
         case _:
@@ -176,18 +176,18 @@ def _from_words(words: list[str]) -> Request:
             raise UsageError(message, f"help lists the words{in_json}")
 
 
-def _about_authority(word: str, rest: list[str]) -> Request:
+def _about_authority(word: str, rest: list[str]) -> TcpRequest:
     match word, rest:
         case "lockdown", [_, *_]:
-            return Request("lockdown", {"reason": " ".join(rest)}, False)
+            return TcpRequest("lockdown", {"reason": " ".join(rest)}, False)
         case "unlock" | "approvals", []:
-            return Request(word, {}, False)
+            return TcpRequest(word, {}, False)
         case "approve" | "reject", [approval, *reason]:
             more = {"reason": " ".join(reason)} if reason else {}
-            return Request(word, {"approval": approval, **more}, False)
+            return TcpRequest(word, {"approval": approval, **more}, False)
         case "mode", []:
-            return Request("get_mode", {}, False)
+            return TcpRequest("get_mode", {}, False)
         case "mode", [mode]:
-            return Request("set_mode", {"mode": mode}, False)
+            return TcpRequest("set_mode", {"mode": mode}, False)
         case _:
             raise UsageError(f"{word} needs other words", "help lists the words")

@@ -14,7 +14,7 @@ from holdfast.adapters.own_log import logger
 from holdfast.app.application import Application
 from holdfast.engine.gate.listeners import Listener, Listeners, PortTaken
 from holdfast.vocabulary.errors import HoldfastError
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.specs.settings import DoorSpec, Settings
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ class ConfiguredTcpDoor:
             await self._close()
             self._notes["tcp"] = error.message
             _log.error("the tcp door stays closed: %s", error.message)
-            self._announce(Kind.DOOR_FAILED, door="tcp", port=wanted.port, reason=error.message)
+            self._announce(
+                EventKind.DOOR_FAILED, door="tcp", port=wanted.port, reason=error.message
+            )
             return
         self._notes.pop("tcp", None)
         if note:
@@ -110,7 +112,7 @@ class ConfiguredTcpDoor:
         self._addresses["tcp"] = listener.address
         if is_new:
             more = {"note": note} if note else {}
-            self._announce(Kind.DOOR_OPENED, door="tcp", address=listener.address, **more)
+            self._announce(EventKind.DOOR_OPENED, door="tcp", address=listener.address, **more)
 
     async def _listener(self, host: str, wanted: DoorSpec) -> tuple[Listener, str]:
         """Return where to listen, with a note. A port that another program uses is left to it."""

@@ -12,23 +12,23 @@ from collections.abc import Mapping
 import msgspec
 
 from holdfast.adapters import keeper_memory
-from holdfast.engine.runner.environment import Keeper
+from holdfast.engine.runner.environment import KeeperApi
 
 
-class Caller(msgspec.Struct, frozen=True, kw_only=True):
+class UpEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     settings: dict[str, str] = {}
     """Options of the command line: log level, port."""
 
 
-def remember(keeper: Keeper, caller: Caller) -> None:
+def remember(keeper: KeeperApi, caller: UpEnvironment) -> None:
     keeper.keep(keeper_memory.CALLER, msgspec.json.encode(caller, order="deterministic").decode())
 
 
-def recall(kept: dict[str, str]) -> Caller | None:
+def recall(kept: dict[str, str]) -> UpEnvironment | None:
     """Return them; None before the first `up`."""
     return (
-        msgspec.json.decode(kept[keeper_memory.CALLER], type=Caller)
+        msgspec.json.decode(kept[keeper_memory.CALLER], type=UpEnvironment)
         if keeper_memory.CALLER in kept
         else None
     )
@@ -37,7 +37,7 @@ def recall(kept: dict[str, str]) -> Caller | None:
 class CallersEnvironment:
     """The environment of the last `up`, or our own before it; decoded again when it changes."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: KeeperApi) -> None:
         self._keeper = keeper
         self._text: str | None = None
         self._environ: Mapping[str, str] = os.environ

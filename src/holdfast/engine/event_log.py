@@ -10,23 +10,28 @@ import logging
 from typing import Any
 
 from holdfast.adapters.own_log import facts, logger
-from holdfast.vocabulary.events import Event, Kind
+from holdfast.vocabulary.events import Event, EventKind
 
 _log = logger("events")
 _STEPS = frozenset(
     kind.value
-    for kind in (Kind.TRANSITION, Kind.PROCESS_STARTED, Kind.TREE_ENDED, Kind.SERVICE_ADDED)
+    for kind in (
+        EventKind.TRANSITION,
+        EventKind.PROCESS_STARTED,
+        EventKind.TREE_ENDED,
+        EventKind.SERVICE_ADDED,
+    )
 )
 
 
 _IN_LOGS: dict[str, dict[str, str]] = {
-    Kind.EXIT.value: {"seconds": "uptime"},
-    Kind.START_FAILED.value: {"reason": "error"},
-    Kind.SUPPRESSED.value: {"reason": "error"},
-    Kind.CONDEMNED.value: {"reason": "error"},
-    Kind.HEALTH_FAILED.value: {"reason": "error"},
+    EventKind.EXIT.value: {"seconds": "uptime"},
+    EventKind.START_FAILED.value: {"reason": "error"},
+    EventKind.SUPPRESSED.value: {"reason": "error"},
+    EventKind.CONDEMNED.value: {"reason": "error"},
+    EventKind.HEALTH_FAILED.value: {"reason": "error"},
 }
-_WORDS = {Kind.HEALTH_FAILED.value: "Service health check failed"}
+_WORDS = {EventKind.HEALTH_FAILED.value: "Service health check failed"}
 
 
 def write(events: list[Event]) -> None:

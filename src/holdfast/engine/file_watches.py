@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from holdfast.engine.runner.environment import Environment, Timer
+from holdfast.engine.runner.environment import Environment, PendingCall
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.runner.runner import Runner
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.quantities import parse_signal
 from holdfast.vocabulary.specs.services import WatchSpec
 from holdfast.vocabulary.states import Desired, State
@@ -37,7 +37,7 @@ class Burst:
     def __init__(self, began: float) -> None:
         self.began = began
         self.paths: dict[str, None] = {}
-        self.timer: Timer | None = None
+        self.timer: PendingCall | None = None
 
 
 class FileWatches(RunObserver):
@@ -89,7 +89,7 @@ class FileWatches(RunObserver):
     def on_failed(self, name: str, why: str) -> None:
         if self._failures.get(name) != why:
             self._failures[name] = why
-            self._environment.recorder.event(Kind.WATCH_FAILED, name, reason=why)
+            self._environment.recorder.event(EventKind.WATCH_FAILED, name, reason=why)
 
     def _set(self, name: str, spec: WatchSpec | None) -> None:
         if spec is None:
@@ -116,7 +116,7 @@ class FileWatches(RunObserver):
             action = "restart"
         paths = sorted(burst.paths)
         facts = {"paths": paths[:SHOWN_PATHS], "count": len(paths), "action": action}
-        self._environment.recorder.event(Kind.WATCH_CHANGED, name, runner.last_run_id, **facts)
+        self._environment.recorder.event(EventKind.WATCH_CHANGED, name, runner.last_run_id, **facts)
         if self.is_held():
             return
         if run is None or action == "restart":

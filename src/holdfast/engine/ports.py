@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.ports.registry import PortRegistry
-from holdfast.engine.runner.environment import Admission, Keeper
+from holdfast.engine.runner.environment import Admission, KeeperApi
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.runner.run_slot import RunSlot
 from holdfast.engine.runner.runner import Runner
@@ -59,7 +59,7 @@ class PortLeases(RunObserver):
         self,
         inner: Admission,
         registry: PortRegistry,
-        keeper: Keeper,
+        keeper: KeeperApi,
         in_thread: InThread,
         describe: Callable[[int], str] | None = None,
     ) -> None:

@@ -26,7 +26,7 @@ from holdfast.engine.runner.runner import Runner
 from holdfast.engine.runner.waiters import NewFuture
 from holdfast.engine.selectors import Selectors
 from holdfast.rules.admission import ordering
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.names import GATE_SERVICE
 from holdfast.vocabulary.services import START_SECONDS, Outcome
 from holdfast.vocabulary.states import State
@@ -132,7 +132,7 @@ class Roster:
             is_same = declaration.spec == runner.declaration.spec
             is_changed = runner.declare(declaration)
             if not is_same:
-                self._environment.recorder.event(Kind.SERVICE_CHANGED, name)
+                self._environment.recorder.event(EventKind.SERVICE_CHANGED, name)
             self.remember(runner)
             self._environment.observers.declared(runner)
             return runner, False, is_changed
@@ -142,7 +142,9 @@ class Roster:
             runner.recollect(record)
         self.remember(runner)
         runner.save()
-        self._environment.recorder.event(Kind.SERVICE_ADDED, name, origin=declaration.spec.origin)
+        self._environment.recorder.event(
+            EventKind.SERVICE_ADDED, name, origin=declaration.spec.origin
+        )
         self._environment.observers.declared(runner)
         self._on_changed()
         return runner, True, False
@@ -186,7 +188,7 @@ class Roster:
         self._environment.keeper.keep(keeper_memory.spec(name), None)
         self._environment.keeper.keep(keeper_memory.desired(name), None)
         self._environment.recorder.remove_service(name)
-        self._environment.recorder.event(Kind.SERVICE_REMOVED, name)
+        self._environment.recorder.event(EventKind.SERVICE_REMOVED, name)
         self._on_changed()
 
     # Restoring

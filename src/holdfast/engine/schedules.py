@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from holdfast.adapters import keeper_memory
-from holdfast.engine.runner.environment import Environment, Timer
+from holdfast.engine.runner.environment import Environment, PendingCall
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.runner.runner import Runner
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.services import Outcome
 from holdfast.vocabulary.specs.services import ScheduleSpec, ServiceSpec
 from holdfast.vocabulary.states import Desired, State
@@ -33,7 +33,7 @@ BUSY = {
 }
 
 
-class Entry:
+class ScheduleEntry:
     """One schedule, of a service or of instances that share it."""
 
     def __init__(self, spec: ScheduleSpec, zone: tzinfo, handled: float) -> None:
@@ -41,7 +41,7 @@ class Entry:
         self.zone = zone
         self.handled = handled
         self.next: float | None = None
-        self.timer: Timer | None = None
+        self.timer: PendingCall | None = None
 
 
 class Schedules(RunObserver):
@@ -59,7 +59,7 @@ class Schedules(RunObserver):
         self._kept = kept
         self._runners = runners
         self._start = start
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, ScheduleEntry] = {}
         self._key_of: dict[str, str] = {}
 
     def arm(self, runner: Runner) -> None:
@@ -97,7 +97,7 @@ class Schedules(RunObserver):
             from holdfast.adapters import time_zones
 
             zone = time_zones.zone(schedule.timezone)
-            entry = self._entries[key] = Entry(schedule, zone, handled)
+            entry = self._entries[key] = ScheduleEntry(schedule, zone, handled)
             if runner.desired is Desired.RUNNING:
                 self._look(key)
         runner.set_next_scheduled(entry.next)
@@ -161,11 +161,13 @@ class Schedules(RunObserver):
         if why is not None:
             self._skip(runner, due, why)
             return
-        self._environment.recorder.event(Kind.SCHEDULE_STARTED, runner.name, due=due)
+        self._environment.recorder.event(EventKind.SCHEDULE_STARTED, runner.name, due=due)
         self._start(runner)
 
     def _skip(self, runner: Runner, due: float, reason: str) -> None:
-        self._environment.recorder.event(Kind.SCHEDULE_SKIPPED, runner.name, due=due, reason=reason)
+        self._environment.recorder.event(
+            EventKind.SCHEDULE_SKIPPED, runner.name, due=due, reason=reason
+        )
 
     # What was settled
 
@@ -177,7 +179,9 @@ class Schedules(RunObserver):
             known.append(float(text))
         return max(known, default=now)
 
-    def _settle(self, key: str, entry: Entry, handled: float, members: list[Runner]) -> None:
+    def _settle(
+        self, key: str, entry: ScheduleEntry, handled: float, members: list[Runner]
+    ) -> None:
         entry.handled = handled
         self._environment.keeper.keep(keeper_memory.schedule(key), repr(handled))
         for runner in members:

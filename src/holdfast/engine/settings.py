@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
-from holdfast.engine.runner.environment import Keeper
+from holdfast.engine.runner.environment import KeeperApi
 from holdfast.vocabulary.specs.settings import Settings
 
 _log = logger("settings")
@@ -21,7 +21,7 @@ _log = logger("settings")
 class CurrentSettings:
     """One set of settings, replaced as a whole."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: KeeperApi) -> None:
         self._keeper = keeper
         self._listeners: list[Callable[[Settings], None]] = []
         self.on_reapplied: list[Callable[[], None]] = []

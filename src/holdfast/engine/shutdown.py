@@ -20,7 +20,7 @@ from holdfast.engine.roster import Roster
 from holdfast.engine.runner.live_run import LastExit
 from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.errors import ShuttingDown
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.holdfast import ShutdownResult
 
 ANSWER_SECONDS = 0.02
@@ -37,7 +37,7 @@ class ShutdownPlan(msgspec.Struct, frozen=True):
     exit_code: int = 0
 
 
-class Shutdown:
+class ShutdownProcedure:
     """Begun at most once; further requests join it and may only make it faster."""
 
     def __init__(self, roster: Roster, store: StateStore, link: KeeperLink, gate: Gate) -> None:
@@ -62,7 +62,7 @@ class Shutdown:
         if self._task is None:
             self._plan = ShutdownPlan(why, keep_running, now, exit_code)
             self._remember()
-            self._store.event(Kind.HOLDFAST_STOPPING, why=why, keep_running=keep_running)
+            self._store.event(EventKind.HOLDFAST_STOPPING, why=why, keep_running=keep_running)
             self._roster.retire()
             self._task = asyncio.create_task(self._stop_all())
         elif now:

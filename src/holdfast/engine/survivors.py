@@ -27,7 +27,12 @@ from holdfast.vocabulary.names import GATE_SERVICE
 from holdfast.vocabulary.specs.services import ServiceSpec
 
 if TYPE_CHECKING:
-    from holdfast.keeper.protocol.messages import ExitFacts, ProcessName, RunRecord, StraysReply
+    from holdfast.keeper.protocol.messages import (
+        ExitFacts,
+        PredecessorRun,
+        ProcessName,
+        StraysReply,
+    )
 
 END_SECONDS = 2.0
 _log = logger("survivors")
@@ -256,7 +261,7 @@ class Survivors:
             _log.warning("%s: what outlived a run of it was ended: %s", spec.name, answer["pids"])
 
 
-def _is_in(run: OpenRun, strays: list[RunRecord]) -> bool:
+def _is_in(run: OpenRun, strays: list[PredecessorRun]) -> bool:
     return any(it["run_id"] == run.run_id and it["start_time"] for it in strays)
 
 

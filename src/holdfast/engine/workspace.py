@@ -21,7 +21,7 @@ from holdfast.vocabulary.specs.settings import Configuration, HttpSpec
 
 if TYPE_CHECKING:
     from holdfast.adapters.files.files import Files
-    from holdfast.engine.git.checkpoints import Checkpoints
+    from holdfast.engine.git.checkpoints import CheckpointStore
     from holdfast.engine.git.git import Git
     from holdfast.engine.git.status_cache import StatusCache
     from holdfast.engine.search import Ripgrep
@@ -72,10 +72,10 @@ class Workspace:
         return StatusCache(self.git, self._in_thread)
 
     @cached_property
-    def checkpoints(self) -> Checkpoints:
-        from holdfast.engine.git.checkpoints import Checkpoints
+    def checkpoints(self) -> CheckpointStore:
+        from holdfast.engine.git.checkpoints import CheckpointStore
 
-        return Checkpoints(self.git, self._in_thread, self._state, lambda: self.files.roots)
+        return CheckpointStore(self.git, self._in_thread, self._state, lambda: self.files.roots)
 
     @cached_property
     def ripgrep(self) -> Ripgrep:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 
-class Sample(NamedTuple):
+class DataPoint(NamedTuple):
     labels: dict[str, str]
     value: float
 
@@ -19,7 +19,7 @@ class Family(NamedTuple):
     meaning: str
     unit: str
     labels: tuple[str, ...]
-    samples: list[Sample]
+    samples: list[DataPoint]
 
 
 _SERVICE: tuple[tuple[str, str, Literal["gauge", "counter"], str, str], ...] = (
@@ -59,13 +59,13 @@ def families(answer: Mapping[str, Any]) -> list[Family]:
     found = [_service_up(services)]
     for field, name, kind, meaning, unit in _SERVICE:
         samples = [
-            Sample({"service": service}, float(numbers[field]))
+            DataPoint({"service": service}, float(numbers[field]))
             for service, numbers in services.items()
             if numbers.get(field) is not None
         ]
         found.append(_family(f"service_{name}", kind, meaning, unit, ("service",), samples))
     custom = [
-        Sample({"service": service, "name": name}, float(value))
+        DataPoint({"service": service, "name": name}, float(value))
         for service, numbers in services.items()
         for name, value in numbers.get("custom", {}).items()
     ]
@@ -74,9 +74,9 @@ def families(answer: Mapping[str, Any]) -> list[Family]:
     own = answer["supervisor"]
     for field, name, kind, meaning, unit in _OWN:
         value = own.get(field)
-        samples = [] if value is None else [Sample({}, float(value))]
+        samples = [] if value is None else [DataPoint({}, float(value))]
         found.append(_family(name, kind, meaning, unit, (), samples))
-    counts = [Sample({"command": name}, float(count)) for name, count in own["commands"].items()]
+    counts = [DataPoint({"command": name}, float(count)) for name, count in own["commands"].items()]
     found.append(_family("commands", "counter", "Commands dispatched.", "", ("command",), counts))
     found += _security(answer.get("security"))
     return [family for family in found if family.samples]
@@ -88,13 +88,13 @@ def _security(numbers: Mapping[str, Any] | None) -> list[Family]:
         return []
     labels = ("reason", "door", "role")
     refusals = [
-        Sample({name: refusal[name] for name in labels}, float(refusal["count"]))
+        DataPoint({name: refusal[name] for name in labels}, float(refusal["count"]))
         for refusal in numbers["refusals"]
     ]
-    ends = [Sample({"end": end}, float(count)) for end, count in numbers["approvals"].items()]
-    waiting = [Sample({}, float(numbers["approvals_waiting"]))]
-    begun = [Sample({}, float(numbers["lockdowns"]))]
-    in_force = [Sample({}, float(numbers["locked_down"]))]
+    ends = [DataPoint({"end": end}, float(count)) for end, count in numbers["approvals"].items()]
+    waiting = [DataPoint({}, float(numbers["approvals_waiting"]))]
+    begun = [DataPoint({}, float(numbers["lockdowns"]))]
+    in_force = [DataPoint({}, float(numbers["locked_down"]))]
     return [
         _family("refusals", "counter", "Requests refused.", "", labels, refusals),
         _family("approvals", "counter", "Approvals asked for, by end.", "", ("end",), ends),
@@ -106,7 +106,9 @@ def _security(numbers: Mapping[str, Any] | None) -> list[Family]:
 
 def _service_up(services: Mapping[str, Mapping[str, Any]]) -> Family:
     samples = [
-        Sample({"service": name, "state": numbers["status"]}, float(numbers.get("pid") is not None))
+        DataPoint(
+            {"service": name, "state": numbers["status"]}, float(numbers.get("pid") is not None)
+        )
         for name, numbers in services.items()
     ]
     return _family(
@@ -120,7 +122,7 @@ def _family(
     meaning: str,
     unit: str,
     labels: tuple[str, ...],
-    samples: list[Sample],
+    samples: list[DataPoint],
 ) -> Family:
     full = f"holdfast_{name}_{unit}" if unit else f"holdfast_{name}"
     return Family(full, kind, meaning, unit, labels, samples)

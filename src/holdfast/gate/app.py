@@ -14,8 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.client.channel import Channel
 from holdfast.gate.body_limits import BodyLimits
-from holdfast.gate.browser.guard import Allowed, Guard, RefusalReports
-from holdfast.gate.browser.login import Login
+from holdfast.gate.browser.guard import AllowedOrigins, Guard, RefusalReports
+from holdfast.gate.browser.login import LoginRoutes
 from holdfast.gate.callers import ValidTokens
 from holdfast.gate.errors import refusal
 from holdfast.gate.mcp.door import McpDoor
@@ -41,7 +41,7 @@ _HEADERS = (
 
 def build(
     line_socket: str,
-    allowed: Allowed,
+    allowed: AllowedOrigins,
     instance: str,
     mcp: McpDoor | None = None,
     leave: Callable[[], None] = lambda: None,
@@ -56,7 +56,7 @@ def build(
     return Starlette(
         routes=[
             *Pages(channel).routes(),
-            *Login(channel, leave).routes(),
+            *LoginRoutes(channel, leave).routes(),
             *(mcp.routes() if mcp is not None else ()),
             WebSocketRoute("/ws", WebSocketDoor(channel, new_channel)),
         ],

@@ -19,7 +19,7 @@ import uvicorn
 
 from holdfast.gate import http_limits
 from holdfast.gate.app import build
-from holdfast.gate.browser.guard import Allowed
+from holdfast.gate.browser.guard import AllowedOrigins
 from holdfast.gate.certificate import Certificate
 from holdfast.gate.http_limits import LimitedHttpProtocol, LimitedWebSocketProtocol
 from holdfast.gate.mcp.door import McpDoor
@@ -52,7 +52,7 @@ def main() -> None:
     host, port = sock.getsockname()[:2]
     certificate = _certificate(environ)
     origins = [word for word in environ.get("ALLOWED_ORIGINS", "").split(",") if word]
-    allowed = Allowed.at(host, port, is_tls=certificate is not None, origins=origins)
+    allowed = AllowedOrigins.at(host, port, is_tls=certificate is not None, origins=origins)
     line = environ["HOLDFAST_GATE_LINE"]
     mcp = McpDoor.of(environ.get("HOLDFAST_GATE_MCP"), line, allowed)
     instance = environ.get("HOLDFAST_GATE_INSTANCE", "")

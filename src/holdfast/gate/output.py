@@ -28,8 +28,8 @@ from holdfast.logbook.reader import Reader, Walk
 from holdfast.secrets.log_redaction import (
     REMEMBERED_BYTES,
     LineRedactor,
-    Part,
     StreamMask,
+    StreamPart,
     state_at,
 )
 from holdfast.secrets.redaction import shorten_masks
@@ -236,7 +236,7 @@ class _RedactedStreams:
             data for name, mask in self._masks.items() for data in self._cut(name, mask.flush())
         ]
 
-    def _cut(self, stream: Stream, parts: list[Part]) -> list[bytes]:
+    def _cut(self, stream: Stream, parts: list[StreamPart]) -> list[bytes]:
         found = []
         for part in parts:
             data = shorten_masks(part.data[: max(0, self._end - part.position)])

@@ -13,19 +13,19 @@ from holdfast.secrets import redaction
 from holdfast.vocabulary.errors import UsageError
 
 
-class _Current:
+class _SharedRedactor:
     number = 0
     lock: asyncio.Lock | None = None
 
 
 async def refresh(channel: Channel, number: int) -> None:
     """Redact the values with this number from now on; raises what the supervisor refuses."""
-    if number == _Current.number:
+    if number == _SharedRedactor.number:
         return
-    if _Current.lock is None:
-        _Current.lock = asyncio.Lock()
-    async with _Current.lock:
-        if number == _Current.number:
+    if _SharedRedactor.lock is None:
+        _SharedRedactor.lock = asyncio.Lock()
+    async with _SharedRedactor.lock:
+        if number == _SharedRedactor.number:
             return
         try:
             hello = await channel.ask("hello", {"secrets": True}, None, is_repeatable=True)
@@ -34,4 +34,4 @@ async def refresh(channel: Channel, number: int) -> None:
         hidden = hello.get("hidden") or {}
         redaction.set_values(hidden.get("values") or ())
         # The values may have changed again; then the next number is another one.
-        _Current.number = hidden.get("number") or number
+        _SharedRedactor.number = hidden.get("number") or number

@@ -15,18 +15,18 @@ import holdfast
 from holdfast.keeper import lock, stderr
 from holdfast.keeper.descriptors import Descriptors
 from holdfast.keeper.memory import Memory
-from holdfast.keeper.notify_sockets import NotifySockets
+from holdfast.keeper.notify_sockets import NotifyReader
 from holdfast.keeper.processes.cgroups import Cgroups, hash_of
 from holdfast.keeper.processes.unclaimed import UnclaimedProcesses
-from holdfast.keeper.protocol.connections import Connection, Door, hand_parts, listen
+from holdfast.keeper.protocol.connections import ListeningSocket, PeerConnection, hand_parts, listen
 from holdfast.keeper.protocol.words import Words
-from holdfast.keeper.recording.logs import Logs
+from holdfast.keeper.recording.logs import ServiceLogs
 from holdfast.keeper.retry import Retry
 from holdfast.keeper.runs.children import Children
 from holdfast.keeper.runs.journal import Journal
 from holdfast.keeper.runs.run import DEFAULT_GRACE_SECONDS
 from holdfast.keeper.runs.run_records import RunRecords
-from holdfast.keeper.supervisor_launcher import Supervisor
+from holdfast.keeper.supervisor_launcher import SupervisorChild
 from holdfast.system import kernel_files, lean_json, own_process, peers, processes, run_marks
 from holdfast.system.private_files import make_folder, read_plain, replace_file
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         Notice,
         RunFacts,
     )
-    from holdfast.keeper.runs.run import Origin, Run
+    from holdfast.keeper.runs.run import HeldRun, Origin
     from holdfast.keeper.supervisor_launcher import Launcher
     from holdfast.system.processes import Process
 
@@ -61,7 +61,7 @@ _HOPELESS_FAILURES = 3
 class Keeper:
     """Everything one keeper process holds."""
 
-    _standby: Connection | None = None
+    _standby: PeerConnection | None = None
     """A supervisor that was replaced and stands by until the next one could take our place."""
 
     def __init__(
@@ -80,9 +80,9 @@ class Keeper:
         self.memory = Memory(table.get("kept"))
         self.memory.on_kept = self._on_kept
         self.held = Descriptors(table.get("held"))
-        self.link: Connection | None = None
-        self._late: Connection | None = None
-        self.peers: list[Connection] = []
+        self.link: PeerConnection | None = None
+        self._late: PeerConnection | None = None
+        self.peers: list[PeerConnection] = []
         self.exit_code = 0
         self.is_shutting_down = False
         self.is_shutdown_noted = False
@@ -102,7 +102,7 @@ class Keeper:
         self._begin("making the folder of logs", lambda: make_folder(logs_folder))
         untold: list[GapNotice] = table.get("untold_gaps") or []
         self._untold_gaps = {(gap["service"], gap["state"]): gap for gap in untold}
-        self.logs = Logs(logs_folder, loop, self._on_grew, self._on_gap)
+        self.logs = ServiceLogs(logs_folder, loop, self._on_grew, self._on_gap)
         self.journal = Journal(
             os.path.join(options.state, "exits.jsonl"),
             inherited=table.get("journal"),
@@ -130,10 +130,10 @@ class Keeper:
         self._unclaimed = UnclaimedProcesses(
             self.children, self.cgroups, self.ceilings, is_successor=self._is_successor
         )
-        self.notify_sockets = NotifySockets(loop, self.held, self.memory, self.children.runs)
-        self.supervisor = Supervisor(loop, launcher, self.children, self._on_link)
+        self.notify_sockets = NotifyReader(loop, self.held, self.memory, self.children.runs)
+        self.supervisor = SupervisorChild(loop, launcher, self.children, self._on_link)
         self._words = Words(self)
-        self._door: Door | None = None
+        self._door: ListeningSocket | None = None
         self._host: Any = {
             "cgroup": self.cgroups.root,
             "cgroup_kill": self.cgroups.can_kill,
@@ -182,7 +182,7 @@ class Keeper:
         if listener is None:
             make_folder(self._options.runtime)
             listener = listen(self._socket_path("keeper"))
-        self._door = Door(listener, self.loop, self._on_peer)
+        self._door = ListeningSocket(listener, self.loop, self._on_peer)
 
     def reopen(self) -> None:
         """Make files of ours anew that were deleted, as cleaners of temporary folders and logouts
@@ -228,12 +228,12 @@ class Keeper:
             self.loop.call_later(_LAST_REQUESTS_SECONDS, late.close)
             self._on_absent()
 
-    def set_link(self, sock: socket.socket) -> Connection:
+    def set_link(self, sock: socket.socket) -> PeerConnection:
         self.link = self.new_link(sock)
         return self.link
 
-    def new_link(self, sock: socket.socket) -> Connection:
-        return Connection(sock, "supervisor", self.loop, self._words.handle, self._on_closed)
+    def new_link(self, sock: socket.socket) -> PeerConnection:
+        return PeerConnection(sock, "supervisor", self.loop, self._words.handle, self._on_closed)
 
     def _has_requests(self) -> bool:
         return self.link is not None and self.link.has_requests
@@ -251,13 +251,13 @@ class Keeper:
         # In doubt it is supervised: only a person may direct the keeper.
         self._add_peer(sock, standing.is_supervised is not False)
 
-    def _add_peer(self, sock: socket.socket, is_agent: bool) -> Connection:
+    def _add_peer(self, sock: socket.socket, is_agent: bool) -> PeerConnection:
         handle, on_closed = self._words.handle, self._on_closed
-        peer = Connection(sock, "control", self.loop, handle, on_closed, is_agent)
+        peer = PeerConnection(sock, "control", self.loop, handle, on_closed, is_agent)
         self.peers.append(peer)
         return peer
 
-    def _on_closed(self, connection: Connection) -> None:
+    def _on_closed(self, connection: PeerConnection) -> None:
         if connection is self.link:
             self.link = None
             self._on_absent()
@@ -344,7 +344,7 @@ class Keeper:
         ]
         return {"runs": runs, "unclaimed": self._unclaimed.facts()}
 
-    def hand_spares(self, connection: Connection) -> None:
+    def hand_spares(self, connection: PeerConnection) -> None:
         """Send the supervisor copies of all descriptors that must survive this process, and notices
         that nobody got. Held sockets come first: there may be too few descriptors for all."""
         for name, fd in self.held:
@@ -445,7 +445,7 @@ class Keeper:
         self._on_absent()
         self.supervisor.stand_by()
 
-    def _trust(self, connection: Connection) -> None:
+    def _trust(self, connection: PeerConnection) -> None:
         if connection is self.link:
             self.dismiss_standby()
 
@@ -536,7 +536,7 @@ class Keeper:
         name = f"{facts.get('service')} (process {facts.get('pid')}, run {facts.get('run_id')})"
         stderr.say(f"taking over {name} failed: {what}")
 
-    def _poll_exit(self, run: Run) -> None:
+    def _poll_exit(self, run: HeldRun) -> None:
         if run.exit is None and processes.start_time(run.pid) == run.start_time:
             self.loop.call_later(_LOOK_SECONDS, lambda: self._poll_exit(run))
         else:

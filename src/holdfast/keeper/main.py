@@ -151,13 +151,13 @@ def _answer_calls(claimed: int, keeper: Keeper) -> None:
     """Make our files anew when somebody connects to the claim: then they were deleted."""
     import socket
 
-    from holdfast.keeper.protocol.connections import Door
+    from holdfast.keeper.protocol.connections import ListeningSocket
 
     def on_call(sock: socket.socket, _: object) -> None:
         sock.close()
         keeper.reopen()
 
-    Door(socket.socket(fileno=claimed), keeper.loop, on_call)
+    ListeningSocket(socket.socket(fileno=claimed), keeper.loop, on_call)
 
 
 def _table(options: Options) -> Table:

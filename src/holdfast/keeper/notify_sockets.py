@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.keeper.descriptors import Descriptors
     from holdfast.keeper.loop import Loop
     from holdfast.keeper.memory import Memory
-    from holdfast.keeper.runs.run import Run
+    from holdfast.keeper.runs.run import HeldRun
 
 SOCKETS = "notify:"
 _STATES = (b"READY=1", b"RELOADING=1", b"STOPPING=1")
@@ -33,11 +33,11 @@ _CREDENTIALS = 2
 _DESCRIPTORS = 16
 
 
-class NotifySockets:
+class NotifyReader:
     """Reads every held notify socket while no supervisor does."""
 
     def __init__(
-        self, loop: Loop, held: Descriptors, memory: Memory, runs: Mapping[str, Run]
+        self, loop: Loop, held: Descriptors, memory: Memory, runs: Mapping[str, HeldRun]
     ) -> None:
         self._loop = loop
         self._held = held
@@ -111,7 +111,7 @@ def _sender(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int]:
     return found
 
 
-def _is_of(run: Run, pid: int, uid: int) -> bool:
+def _is_of(run: HeldRun, pid: int, uid: int) -> bool:
     if uid < 0:
         return True
     main = (run.pid, run.start_time)

@@ -190,7 +190,7 @@ def _pair() -> tuple[_socket.socket, _socket.socket]:
     return ours, theirs
 
 
-class Supervisor:
+class SupervisorChild:
     """The supervisor process, which may be absent."""
 
     def __init__(

@@ -26,7 +26,7 @@ class UpgradeError(Exception):
     """The new version cannot take over, and this one goes on."""
 
 
-class Upgrade:
+class UpgradeAttempt:
     """One attempt. Calls back only if it fails; success never returns."""
 
     def __init__(

@@ -21,7 +21,7 @@ _ANCHOR_RECORDS = 16
 _BEFORE_BYTES = 128 << 10
 
 
-class Span(NamedTuple):
+class RunSpan(NamedTuple):
     """A run's part of the log. `end` is None while it is the last run. If its beginning is gone,
     `start` is the beginning of the log and `started_at` is None."""
 
@@ -128,7 +128,7 @@ class Reader:
             place = None if place == base else place
         return cursors.at(place or 0)
 
-    def run(self, number: int = -1) -> Span | None:
+    def run(self, number: int = -1) -> RunSpan | None:
         """Return a run's part of the log, by number; -1 is the last run, -2 the one before.
 
         While two runs overlapped, the part of each contains bytes of the other. Read it with
@@ -145,7 +145,7 @@ class Reader:
         span = self.run(run)
         return end if span is None else span.start
 
-    def runs(self, *, is_whole: bool = True) -> Iterator[Span]:
+    def runs(self, *, is_whole: bool = True) -> Iterator[RunSpan]:
         """Yield every run that left something in the log, the last one first. If not `is_whole`, it
         is faster but leaves out runs that began and ended beside another in one segment."""
         end: int | None = None
@@ -165,11 +165,11 @@ class Reader:
                 bound = position
                 ends.setdefault(run, end)
                 if how != index.GOES_ON:
-                    yield Span(run, cursors.at(position), ends.pop(run), micros / 1_000_000)
+                    yield RunSpan(run, cursors.at(position), ends.pop(run), micros / 1_000_000)
                 end = position
             last = view.run
         if oldest and oldest[0] and oldest[1] != end:
-            yield Span(oldest[0], cursors.BEGINNING, ends.get(oldest[0], end), None)
+            yield RunSpan(oldest[0], cursors.BEGINNING, ends.get(oldest[0], end), None)
 
     def views(self, *, newest_first: bool = False) -> Iterator[SegmentView]:
         """Yield the segments one after another; each is closed when the next is asked for."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.migration.findings import Findings, Rows, carry, text_of, words_of
-from holdfast.migration.located import Located, read_located
+from holdfast.migration.located import LocatedValue, read_located
 from holdfast.vocabulary.errors import UsageError
 
 NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
@@ -67,7 +67,7 @@ def read(path: str, text: str) -> Findings:
     return found
 
 
-def _service(found: Findings, name: str, service: Located) -> None:
+def _service(found: Findings, name: str, service: LocatedValue) -> None:
     values = service.plain() or {}
     command = [*words_of(values.get("entrypoint") or []), *words_of(values.get("command") or [])]
     if not command:
@@ -85,7 +85,7 @@ def _service(found: Findings, name: str, service: Located) -> None:
     found.add(name, keys, service.line)
 
 
-def _key(found: Findings, name: str, key: str, inner: Located, keys: dict[str, Any]) -> bool:
+def _key(found: Findings, name: str, key: str, inner: LocatedValue, keys: dict[str, Any]) -> bool:
     """Carry one key over; returns whether that was possible."""
     value = inner.plain()
     if carry(_ROWS, key, value, keys):
@@ -152,7 +152,7 @@ def _dependencies(value: Any) -> dict[str, str]:
     return dict.fromkeys(value or (), "started")
 
 
-def _ports(found: Findings, name: str, given: Located, keys: dict[str, Any]) -> None:
+def _ports(found: Findings, name: str, given: LocatedValue, keys: dict[str, Any]) -> None:
     """The first published port is the service's. The program itself has to listen on it."""
     for item in given.value or ():
         value = item.plain()
@@ -173,7 +173,7 @@ def _ports(found: Findings, name: str, given: Located, keys: dict[str, Any]) -> 
             )
 
 
-def _health(found: Findings, name: str, given: Located, keys: dict[str, Any]) -> None:
+def _health(found: Findings, name: str, given: LocatedValue, keys: dict[str, Any]) -> None:
     value = given.plain()
     test = value.get("test")
     if value.get("disable") or test in (None, "NONE", ["NONE"]):
@@ -195,7 +195,7 @@ def _health(found: Findings, name: str, given: Located, keys: dict[str, Any]) ->
     keys["readiness"] = probe
 
 
-def _deploy(found: Findings, name: str, given: Located, keys: dict[str, Any]) -> None:
+def _deploy(found: Findings, name: str, given: LocatedValue, keys: dict[str, Any]) -> None:
     for key, inner in given.items():
         value = inner.plain()
         if key == "replicas" and isinstance(value, int):
@@ -237,7 +237,7 @@ _LIMITS: Rows = {
     "cpus": ("cpu_limit", _percent),
     "pids": ("process_limit", int),
 }
-_PARTS: dict[str, Callable[[Findings, str, Located, dict[str, Any]], None]] = {
+_PARTS: dict[str, Callable[[Findings, str, LocatedValue, dict[str, Any]], None]] = {
     "ports": _ports,
     "healthcheck": _health,
     "deploy": _deploy,

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.vocabulary.errors import UsageError
 
 
-class Located:
+class LocatedValue:
     """A value, and the line of each of its keys or items."""
 
     def __init__(self, value: Any, line: int, lines: dict[Any, int]) -> None:
@@ -23,13 +23,13 @@ class Located:
     def line_of(self, key: Any) -> int:
         return self._lines.get(key, self.line)
 
-    def items(self) -> Iterator[tuple[str, Located]]:
+    def items(self) -> Iterator[tuple[str, LocatedValue]]:
         """Return the keys of a mapping with their values; nothing for any other value."""
         if isinstance(self.value, dict):
             for key, inner in self.value.items():
                 yield str(key), inner
 
-    def get(self, key: str) -> Located | None:
+    def get(self, key: str) -> LocatedValue | None:
         return self.value.get(key) if isinstance(self.value, dict) else None
 
     def plain(self) -> Any:
@@ -41,7 +41,7 @@ class Located:
         return self.value
 
 
-def read_located(text: str, name: str) -> Located:
+def read_located(text: str, name: str) -> LocatedValue:
     """Return the document of a YAML or JSON text; raise UsageError that names the line at fault."""
     import yaml
 
@@ -53,11 +53,11 @@ def read_located(text: str, name: str) -> Located:
         why = getattr(error, "problem", None) or str(error)
         raise UsageError(f"{name}{place}: {why}", "mend the file, or leave it out") from None
     if node is None:
-        return Located(None, 1, {})
+        return LocatedValue(None, 1, {})
     return _located(node, yaml.SafeLoader(""), 0)
 
 
-def _located(node: Any, loader: Any, depth: int) -> Located:
+def _located(node: Any, loader: Any, depth: int) -> LocatedValue:
     import yaml
 
     line = node.start_mark.line + 1
@@ -65,7 +65,7 @@ def _located(node: Any, loader: Any, depth: int) -> Located:
         raise UsageError(f"line {line}: nested too deeply", "leave this file out")
     if isinstance(node, yaml.MappingNode):
         loader.flatten_mapping(node)
-        values: dict[Any, Located] = {}
+        values: dict[Any, LocatedValue] = {}
         lines: dict[Any, int] = {}
         for key_node, value_node in node.value:
             # As written: YAML would make False of a service that is called `off`.
@@ -73,14 +73,14 @@ def _located(node: Any, loader: Any, depth: int) -> Located:
             lines[key] = key_node.start_mark.line + 1
             values[key] = _located(value_node, loader, depth + 1)
             values[key].line = lines[key]
-        return Located(values, line, lines)
+        return LocatedValue(values, line, lines)
     if isinstance(node, yaml.SequenceNode):
         items = [_located(item, loader, depth + 1) for item in node.value]
-        return Located(items, line, {place: item.line for place, item in enumerate(items)})
+        return LocatedValue(items, line, {place: item.line for place, item in enumerate(items)})
     try:
         value = loader.construct_object(node, deep=True)
     except yaml.YAMLError:
         value = node.value
-    return Located(
+    return LocatedValue(
         value if isinstance(value, (str, int, float, bool, type(None))) else node.value, line, {}
     )

@@ -16,7 +16,7 @@ from holdfast.migration.findings import (
     text_of,
     words_of,
 )
-from holdfast.migration.located import Located, read_located
+from holdfast.migration.located import LocatedValue, read_located
 from holdfast.vocabulary.errors import UsageError
 
 NAMES = (
@@ -104,7 +104,7 @@ def _is_program(name: str) -> UsageError:
     )
 
 
-def _app(found: Findings, app: Located) -> None:
+def _app(found: Findings, app: LocatedValue) -> None:
     values = app.plain()
     if isinstance(values, str):
         values = {"script": values}
@@ -141,7 +141,7 @@ def _command(values: dict[str, Any]) -> list[str] | str:
 
 
 def _instances(
-    found: Findings, app: Located, name: str, values: dict[str, Any], keys: dict[str, Any]
+    found: Findings, app: LocatedValue, name: str, values: dict[str, Any], keys: dict[str, Any]
 ) -> None:
     count = values.get("instances", 1)
     if count in ("max", 0, -1, "-1", "0"):

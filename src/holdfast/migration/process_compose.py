@@ -17,7 +17,7 @@ from holdfast.migration.findings import (
     text_of,
     whole_seconds,
 )
-from holdfast.migration.located import Located, read_located
+from holdfast.migration.located import LocatedValue, read_located
 from holdfast.vocabulary.errors import UsageError
 
 NAMES = ("process-compose.yaml", "process-compose.yml")
@@ -60,7 +60,7 @@ def read(path: str, text: str) -> Findings:
     return found
 
 
-def _environment(given: Located | None) -> dict[str, str]:
+def _environment(given: LocatedValue | None) -> dict[str, str]:
     if given is None:
         return {}
     value = given.plain()
@@ -70,7 +70,7 @@ def _environment(given: Located | None) -> dict[str, str]:
     return {name: escaped(text) for name, _, text in pairs}
 
 
-def _process(found: Findings, name: str, process: Located, shared: dict[str, str]) -> None:
+def _process(found: Findings, name: str, process: LocatedValue, shared: dict[str, str]) -> None:
     keys: dict[str, Any] = {}
     env = dict(shared)
     for key, inner in process.items():
@@ -115,7 +115,7 @@ def _key(key: str, value: Any, keys: dict[str, Any]) -> bool:
     return True
 
 
-def _dependencies(found: Findings, name: str, given: Located, keys: dict[str, Any]) -> None:
+def _dependencies(found: Findings, name: str, given: LocatedValue, keys: dict[str, Any]) -> None:
     value = given.plain()
     if not isinstance(value, dict):
         keys["depends_on"] = list(value or ())
@@ -129,7 +129,7 @@ def _dependencies(found: Findings, name: str, given: Located, keys: dict[str, An
     keys["depends_on"] = wanted
 
 
-def _availability(found: Findings, name: str, given: Located, keys: dict[str, Any]) -> None:
+def _availability(found: Findings, name: str, given: LocatedValue, keys: dict[str, Any]) -> None:
     for key, inner in given.items():
         value = inner.plain()
         if key == "restart":
@@ -149,15 +149,15 @@ def _availability(found: Findings, name: str, given: Located, keys: dict[str, An
             found.lose(inner.line, f"{name}: availability.{key}", "Holdfast has no such key")
 
 
-def _readiness(found: Findings, name: str, given: Located, keys: dict[str, Any]) -> None:
+def _readiness(found: Findings, name: str, given: LocatedValue, keys: dict[str, Any]) -> None:
     keys["readiness"] = _probe(found, f"{name}: readiness_probe", given)
 
 
-def _liveness(found: Findings, name: str, given: Located, keys: dict[str, Any]) -> None:
+def _liveness(found: Findings, name: str, given: LocatedValue, keys: dict[str, Any]) -> None:
     keys["liveness"] = _probe(found, f"{name}: liveness_probe", given)
 
 
-def _probe(found: Findings, what: str, given: Located) -> dict[str, Any]:
+def _probe(found: Findings, what: str, given: LocatedValue) -> dict[str, Any]:
     probe: dict[str, Any] = {}
     for key, inner in given.items():
         value = inner.plain()
@@ -182,7 +182,7 @@ def _http(value: dict[str, Any]) -> dict[str, Any]:
     return probe
 
 
-def _shutdown(found: Findings, name: str, given: Located, keys: dict[str, Any]) -> None:
+def _shutdown(found: Findings, name: str, given: LocatedValue, keys: dict[str, Any]) -> None:
     stop: dict[str, Any] = {}
     for key, inner in given.items():
         value = inner.plain()
@@ -212,7 +212,7 @@ def _schedule(value: Any) -> Any:
     return value
 
 
-_PARTS: dict[str, Callable[[Findings, str, Located, dict[str, Any]], None]] = {
+_PARTS: dict[str, Callable[[Findings, str, LocatedValue, dict[str, Any]], None]] = {
     "depends_on": _dependencies,
     "availability": _availability,
     "readiness_probe": _readiness,

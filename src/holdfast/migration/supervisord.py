@@ -34,12 +34,12 @@ _INSTEAD = {
 }
 
 
-class Entry(NamedTuple):
+class IniValue(NamedTuple):
     line: int
     value: str
 
 
-Section = dict[str, Entry]
+Section = dict[str, IniValue]
 
 
 def recognises(name: str, text: str) -> bool:
@@ -68,7 +68,7 @@ def read(path: str, text: str) -> Findings:
             names[name] = own
             ranks.append((rank, own))
         elif kind == "group" and name:
-            groups[name] = _words(section.get("programs", Entry(0, "")).value)
+            groups[name] = _words(section.get("programs", IniValue(0, "")).value)
         elif kind not in _OURS and "supervisor.rpcinterface" not in str(section):
             instead = _INSTEAD.get(kind, "Holdfast has no such section")
             found.lose(_line(section), f"[{title}]", instead)
@@ -94,12 +94,12 @@ def _sections(text: str) -> dict[str, Section]:
             section, key = found.setdefault(title[1].strip(), {}), ""
         elif raw[:1] in (" ", "\t") and key:
             entry = section[key]
-            section[key] = Entry(entry.line, f"{entry.value}\n{line.strip()}".strip())
+            section[key] = IniValue(entry.line, f"{entry.value}\n{line.strip()}".strip())
         else:
             key, sign, value = line.partition("=") if "=" in line else line.partition(":")
             key = key.strip().lower()
             if sign:
-                section[key] = Entry(number, value.strip())
+                section[key] = IniValue(number, value.strip())
     return found
 
 
@@ -127,7 +127,7 @@ def _program(
     count = int(section["numprocs"].value) if "numprocs" in section else 1
     first = int(section["numprocs_start"].value) if "numprocs_start" in section else 0
 
-    def text(entry: Entry) -> str:
+    def text(entry: IniValue) -> str:
         return _expanded(entry, name, first, found, is_many=count > 1)
 
     keys: dict[str, Any] = {}
@@ -221,11 +221,11 @@ def _environment(section: Section, shared: dict[str, str], found: Findings) -> d
         plain = value.strip()
         if plain[:1] in ('"', "'") and plain[-1:] == plain[:1]:
             plain = plain[1:-1]
-        values[key] = _expanded(Entry(entry.line, plain), "", 0, found, is_many=False)
+        values[key] = _expanded(IniValue(entry.line, plain), "", 0, found, is_many=False)
     return values
 
 
-def _expanded(entry: Entry, name: str, first: int, found: Findings, *, is_many: bool) -> str:
+def _expanded(entry: IniValue, name: str, first: int, found: Findings, *, is_many: bool) -> str:
     """Return a text with supervisord's expansions replaced by ours."""
     # Instances are counted from 1 here, and from `numprocs_start` there.
     offset = first - 1

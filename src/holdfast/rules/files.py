@@ -46,7 +46,7 @@ class Root(NamedTuple):
     is_writable: bool = False
 
 
-class Located(NamedTuple):
+class LocatedPath(NamedTuple):
     """A place below a root."""
 
     root: Root
@@ -61,7 +61,7 @@ class Located(NamedTuple):
         return f"{self.root.path.rstrip('/')}/{self.relative}" if self.parts else self.root.path
 
 
-def locate(roots: Sequence[Root], path: str, root: str | None = None) -> Located:
+def locate(roots: Sequence[Root], path: str, root: str | None = None) -> LocatedPath:
     """Return what a path means; raises if it can mean nothing."""
     text = path
     if path.startswith(ENCODED):
@@ -74,7 +74,7 @@ def locate(roots: Sequence[Root], path: str, root: str | None = None) -> Located
     parts = tuple(part for part in rest.split("/") if part not in ("", "."))
     if ".." in parts:
         raise Refused(f'"{shown(path)}" contains ".."', "name the file by its own path")
-    return Located(chosen, parts)
+    return LocatedPath(chosen, parts)
 
 
 def _root_of(roots: Sequence[Root], text: str, name: str | None) -> tuple[Root, str]:
@@ -114,7 +114,7 @@ def _below(root: Root, text: str) -> str | None:
     return None
 
 
-def told(roots: Sequence[Root], located: Located) -> str:
+def told(roots: Sequence[Root], located: LocatedPath) -> str:
     """Return the path in a form that a caller can send back, and that can be written."""
     text = located.relative or "."
     is_default = located.root.name == roots[0].name
@@ -139,22 +139,22 @@ class Denials:
         self._usual = _matcher(SECRETS)
         self._lifted = _matcher([*HARMLESS, *lifted])
         self._given = _matcher(given)
-        self._more: Callable[[Located], str | None] | None = None
+        self._more: Callable[[LocatedPath], str | None] | None = None
         self._never = [(f"{path.rstrip('/')}/".casefold(), why) for path, why in never]
 
-    def and_also(self, more: Callable[[Located], str | None]) -> Denials:
+    def and_also(self, more: Callable[[LocatedPath], str | None]) -> Denials:
         """Return these denials with more for one caller."""
         denials = copy(self)
         denials._more = more
         return denials
 
-    def reason(self, located: Located) -> str | None:
+    def reason(self, located: LocatedPath) -> str | None:
         """Return why this may not be opened; None: it may."""
         if (why := self._usual_reason(located)) is not None or self._more is None:
             return why
         return self._more(located)
 
-    def _usual_reason(self, located: Located) -> str | None:
+    def _usual_reason(self, located: LocatedPath) -> str | None:
         parts = [_plain(name) for name in located.parts]
         for name in parts:
             if name in REPOSITORIES:

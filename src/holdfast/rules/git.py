@@ -84,7 +84,7 @@ _RANGE = re.compile(r"(?P<first>.*?)(?P<dots>\.\.\.?)(?P<second>.*)", re.DOTALL)
 LONGEST_REVISION = 300
 
 
-class Allowed(NamedTuple):
+class RepositoryPermissions(NamedTuple):
     """What the configuration of this Holdfast lets a repository do."""
 
     hooks: bool = False
@@ -119,7 +119,7 @@ def is_unsteady(entries: Iterable[Entry]) -> bool:
     return any(_UNSTEADY.match(key) for key, _ in entries)
 
 
-def overrides(entries: Iterable[Entry], allowed: Allowed) -> list[Entry]:
+def overrides(entries: Iterable[Entry], allowed: RepositoryPermissions) -> list[Entry]:
     """Return the configuration that overrides the repository's."""
     found: dict[str, str] = dict(ALWAYS)
     if not allowed.hooks:

@@ -42,7 +42,7 @@ class Condition(msgspec.Struct, frozen=True):
     """Whether it failed to start up or to become ready too often."""
 
 
-class Tally(msgspec.Struct, frozen=True):
+class ProbeTally(msgspec.Struct, frozen=True):
     """The results of one probe so far."""
 
     verdict: bool | None = None
@@ -53,7 +53,7 @@ class Tally(msgspec.Struct, frozen=True):
     """Passed checks in a row."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ProbePlan(msgspec.Struct, frozen=True):
     """When a probe is asked next, on monotonic time."""
 
     due: float
@@ -75,10 +75,12 @@ def initial(spec: ServiceSpec) -> Condition:
     """Return the condition of a run that has just begun."""
     if not spec.probes:
         return _NOBODY_ASKS
-    return condition([(probe, Tally()) for probe in spec.probes])
+    return condition([(probe, ProbeTally()) for probe in spec.probes])
 
 
-def condition(tallies: Sequence[tuple[ProbeSpec, Tally]], said: str | None = None) -> Condition:
+def condition(
+    tallies: Sequence[tuple[ProbeSpec, ProbeTally]], said: str | None = None
+) -> Condition:
     """Return what all the probes of a run together say of it."""
 
     def of(role: Role) -> list[bool | None]:
@@ -98,7 +100,7 @@ def condition(tallies: Sequence[tuple[ProbeSpec, Tally]], said: str | None = Non
     )
 
 
-def resumed(probe: ProbeSpec, known: Condition) -> Tally:
+def resumed(probe: ProbeSpec, known: Condition) -> ProbeTally:
     """Return what an earlier supervisor knew of a run: passed stays passed, the rest is asked
     again.
     """
@@ -109,7 +111,9 @@ def resumed(probe: ProbeSpec, known: Condition) -> Tally:
     else:
         is_passed = known.health == HEALTHY
     # It is unknown whether the last verdict was carried out: one more failure repeats it.
-    return Tally(True) if is_passed else Tally(None, min(known.failures, probe.retries - 1))
+    return (
+        ProbeTally(True) if is_passed else ProbeTally(None, min(known.failures, probe.retries - 1))
+    )
 
 
 def is_asked(probe: ProbeSpec, *, is_started: bool | None) -> bool:
@@ -117,17 +121,17 @@ def is_asked(probe: ProbeSpec, *, is_started: bool | None) -> bool:
     return ("startup" in probe.roles) == (is_started is False)
 
 
-def count(probe: ProbeSpec, tally: Tally, *, is_passed: bool) -> Tally:
+def count(probe: ProbeSpec, tally: ProbeTally, *, is_passed: bool) -> ProbeTally:
     """Return the tally after one more check that counts."""
     if is_passed:
         passes = tally.passes + 1
         verdict = True if passes >= probe.success_threshold else tally.verdict
-        return Tally(verdict, 0, passes)
+        return ProbeTally(verdict, 0, passes)
     failures = tally.failures + 1
-    return Tally(False if failures >= probe.retries else tally.verdict, failures, 0)
+    return ProbeTally(False if failures >= probe.retries else tally.verdict, failures, 0)
 
 
-def is_told(before: Tally, after: Tally, *, seconds: float) -> bool:
+def is_told(before: ProbeTally, after: ProbeTally, *, seconds: float) -> bool:
     """Return whether a failed check is an event, so many seconds after the last event.
 
     One that changes the verdict always is; of endless ones, a few are.
@@ -137,7 +141,7 @@ def is_told(before: Tally, after: Tally, *, seconds: float) -> bool:
     return after.failures % TOLD_FAILURES == 0 and seconds >= TOLD_SECONDS
 
 
-def sentence(probe: ProbeSpec, before: Tally, after: Tally) -> str | None:
+def sentence(probe: ProbeSpec, before: ProbeTally, after: ProbeTally) -> str | None:
     """Return the cause for which the run must end, if this check failed once too often."""
     if probe.action == "report" or after.verdict is not False or before.verdict is False:
         return None
@@ -154,7 +158,7 @@ def is_impatient(probe: ProbeSpec) -> bool:
 
 def first(
     probe: ProbeSpec, now: float, random: float, *, age: float = 0.0, has_passed: bool = False
-) -> Plan:
+) -> ProbePlan:
     """Return the first check of a run that is `age` seconds old; the checks of many runs are
     spread.
     """
@@ -167,18 +171,18 @@ def first(
     if is_impatient(probe) and not has_passed:
         counted, spread = begin + probe.interval, min(SPREAD_SECONDS, probe.interval)
     due = begin + random * spread
-    return Plan(due, max(due, counted))
+    return ProbePlan(due, max(due, counted))
 
 
 def following(
     probe: ProbeSpec,
-    plan: Plan,
+    plan: ProbePlan,
     now: float,
     random: float,
     *,
     has_passed: bool,
     is_first_pass: bool = False,
-) -> Plan:
+) -> ProbePlan:
     """Return the check after one that was answered now; its own duration does not add up."""
     counted, attempts = plan.counted, plan.attempts + 1
     if is_first_pass:
@@ -188,26 +192,26 @@ def following(
         missed = max(0.0, now - counted) // probe.interval
         counted += probe.interval * (missed + 1)
     if has_passed or not is_impatient(probe):
-        return Plan(max(now, counted), counted, attempts)
+        return ProbePlan(max(now, counted), counted, attempts)
     quick = now + QUICK_SECONDS * 2 ** min(plan.attempts, 20)
-    return Plan(max(now, min(quick, counted)), counted, attempts)
+    return ProbePlan(max(now, min(quick, counted)), counted, attempts)
 
 
-def at(time: float) -> Plan:
+def at(time: float) -> ProbePlan:
     """Return a check at this time that counts."""
-    return Plan(time, time)
+    return ProbePlan(time, time)
 
 
-def postponed(plan: Plan, until: float) -> Plan:
+def postponed(plan: ProbePlan, until: float) -> ProbePlan:
     """Return the same plan, but not before this time."""
-    return Plan(max(plan.due, until), max(plan.counted, until), plan.attempts)
+    return ProbePlan(max(plan.due, until), max(plan.counted, until), plan.attempts)
 
 
-def after_pause(probe: ProbeSpec, plan: Plan, now: float, *, has_passed: bool) -> Plan:
+def after_pause(probe: ProbeSpec, plan: ProbePlan, now: float, *, has_passed: bool) -> ProbePlan:
     """Return the next check of a service that was frozen: it has an interval to recover, unless
     something waits for it.
     """
     counted = now + probe.interval
     is_quick = is_impatient(probe) and not has_passed
     due = min(counted, now + QUICK_SECONDS) if is_quick else counted
-    return Plan(due, counted, plan.attempts)
+    return ProbePlan(due, counted, plan.attempts)

@@ -80,7 +80,7 @@ class LimitState(msgspec.Struct, frozen=True):
     cpu_looks: int = 0
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class LimitVerdict(msgspec.Struct, frozen=True):
     standing: LimitState
     breaches: tuple[Breach, ...]
     """Limits reached since the last sample."""
@@ -90,7 +90,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 def judge(
     spec: ServiceSpec, before: LimitState, use: ResourceUse, enforced: frozenset[str] = frozenset()
-) -> Verdict:
+) -> LimitVerdict:
     """Return what follows from a sample; the kernel itself enforces the limits in `enforced`."""
     cpu_looks = before.cpu_looks + 1 if _is_beyond(use.cpu, spec.cpu_limit) else 0
     breaches: list[Breach] = []
@@ -105,7 +105,7 @@ def judge(
         elif breach.limit in reached and value <= most * CLEAR_BELOW:
             reached.discard(breach.limit)
             cleared.append(breach.limit)
-    return Verdict(LimitState(frozenset(reached), cpu_looks), tuple(breaches), tuple(cleared))
+    return LimitVerdict(LimitState(frozenset(reached), cpu_looks), tuple(breaches), tuple(cleared))
 
 
 def has_limits(spec: ServiceSpec) -> bool:

@@ -87,7 +87,7 @@ class CurrentService(msgspec.Struct, frozen=True):
     """The digest of that declaration, where only the digest is known."""
 
 
-class Step(NamedTuple):
+class ServiceStep(NamedTuple):
     """What happens to one service, and which fields are the reason."""
 
     service: str
@@ -101,10 +101,10 @@ class Step(NamedTuple):
     """Services whose new runs restart it, because its dependencies say so."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ReloadPlan(msgspec.Struct, frozen=True):
     """One step for every service, the current services first."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ServiceStep, ...]
     settings: tuple[str, ...] = ()
     """Names of the settings that differ."""
 
@@ -112,10 +112,10 @@ class Plan(msgspec.Struct, frozen=True):
     def is_empty(self) -> bool:
         return not self.settings and all(step.action is Action.UNCHANGED for step in self.steps)
 
-    def about(self, services: Iterable[str]) -> Plan:
+    def about(self, services: Iterable[str]) -> ReloadPlan:
         """Return the part of the plan about these services."""
         wanted = set(services)
-        return Plan(tuple(step for step in self.steps if step.service in wanted))
+        return ReloadPlan(tuple(step for step in self.steps if step.service in wanted))
 
     def replaced(self) -> list[str]:
         """Return the services that get a new process, also because of a dependency."""
@@ -131,7 +131,7 @@ def make(
     current: Mapping[str, CurrentService],
     wanted: Mapping[str, ServiceSpec],
     settings: Iterable[str] = (),
-) -> Plan:
+) -> ReloadPlan:
     """Make the plan that leads from the current services to the wanted ones.
 
     `current` holds services that come from configurations. A service that was run or adopted by
@@ -140,16 +140,18 @@ def make(
     steps = [
         _step(name, service, wanted[name])
         if name in wanted
-        else Step(name, Action.REMOVE, is_overridden=service.is_overridden)
+        else ServiceStep(name, Action.REMOVE, is_overridden=service.is_overridden)
         for name, service in current.items()
     ]
-    steps += [Step(name, Action.ADD) for name in wanted if name not in current]
-    return Plan(tuple(_with_followers(steps, current, wanted)), tuple(settings))
+    steps += [ServiceStep(name, Action.ADD) for name in wanted if name not in current]
+    return ReloadPlan(tuple(_with_followers(steps, current, wanted)), tuple(settings))
 
 
 def _with_followers(
-    steps: list[Step], current: Mapping[str, CurrentService], wanted: Mapping[str, ServiceSpec]
-) -> list[Step]:
+    steps: list[ServiceStep],
+    current: Mapping[str, CurrentService],
+    wanted: Mapping[str, ServiceSpec],
+) -> list[ServiceStep]:
     """Add to each step the services that it restarts with, over any number of dependencies."""
     replaced = {
         name
@@ -211,7 +213,7 @@ def struct_differences(one: msgspec.Struct, other: msgspec.Struct) -> list[str]:
     return [name for name in names if getattr(one, name) != getattr(other, name)]
 
 
-def _step(name: str, current: CurrentService, wanted: ServiceSpec) -> Step:
+def _step(name: str, current: CurrentService, wanted: ServiceSpec) -> ServiceStep:
     # The running process counts, not a later declaration: `up` declares without restarting.
     before = current.launched or current.spec
     by_restart = differences(before, wanted, Applies.BY_RESTART)
@@ -219,10 +221,14 @@ def _step(name: str, current: CurrentService, wanted: ServiceSpec) -> Step:
         by_restart = () if current.trace.fits(wanted) else by_restart or ("declaration",)
     in_place = differences(current.spec, wanted, Applies.IN_PLACE)
     if not by_restart and not in_place:
-        return Step(name, Action.UNCHANGED, is_overridden=current.is_overridden)
+        return ServiceStep(name, Action.UNCHANGED, is_overridden=current.is_overridden)
     if by_restart and current.is_wanted_up:
-        return Step(name, Action.RESTART, by_restart + in_place, False, current.is_overridden)
-    return Step(name, Action.CHANGE, by_restart + in_place, bool(by_restart), current.is_overridden)
+        return ServiceStep(
+            name, Action.RESTART, by_restart + in_place, False, current.is_overridden
+        )
+    return ServiceStep(
+        name, Action.CHANGE, by_restart + in_place, bool(by_restart), current.is_overridden
+    )
 
 
 def _keys_that_differ(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:

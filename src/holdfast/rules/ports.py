@@ -20,14 +20,14 @@ SINGLE = "port"
 PLACEHOLDER = pattern(r"\{\{\s*(?:port|ports\.([A-Za-z0-9_-]+))\s*\}\}")
 
 
-class Holder(msgspec.Struct, frozen=True):
+class LeaseHolder(msgspec.Struct, frozen=True):
     """The holder of a lease: one service of one Holdfast."""
 
     state: str
     service: str
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
+class PortLease(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     name: str
     service: str
@@ -39,12 +39,12 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a run has it; otherwise it is only reserved."""
 
     @property
-    def holder(self) -> Holder:
-        return Holder(self.state, self.service)
+    def holder(self) -> LeaseHolder:
+        return LeaseHolder(self.state, self.service)
 
 
-class LeaseRequest(msgspec.Struct, frozen=True):
-    holder: Holder
+class PortRequest(msgspec.Struct, frozen=True):
+    holder: LeaseHolder
     project: str
     ports: Mapping[str, int]
     span: tuple[int, int]
@@ -54,7 +54,7 @@ class LeaseRequest(msgspec.Struct, frozen=True):
 class PortUnavailable(Exception):
     """A port is not available: a process listens there, or it is leased to another service."""
 
-    def __init__(self, port: int, lease: Lease | None = None) -> None:
+    def __init__(self, port: int, lease: PortLease | None = None) -> None:
         super().__init__(port)
         self.port = port
         self.lease = lease
@@ -65,11 +65,11 @@ class NoPortFree(Exception):
 
 
 def assign(
-    leases: Iterable[Lease],
-    asked: LeaseRequest,
+    leases: Iterable[PortLease],
+    asked: PortRequest,
     is_free: Callable[[int], bool],
     is_there: Callable[[str], bool],
-) -> tuple[dict[str, int], list[Lease]]:
+) -> tuple[dict[str, int], list[PortLease]]:
     """Return the port for each name, and all leases from now on.
 
     `is_free` says that nothing listens there; `is_there`, that the Holdfast of a state folder runs.
@@ -85,7 +85,7 @@ def assign(
         else:
             port = _any(name, own, known, asked, is_free, is_there)
         found[name] = port
-        known[port] = Lease(
+        known[port] = PortLease(
             port=port,
             name=name,
             service=asked.holder.service,
@@ -98,7 +98,7 @@ def assign(
 
 def _fixed(
     port: int,
-    known: Mapping[int, Lease],
+    known: Mapping[int, PortLease],
     is_free: Callable[[int], bool],
     is_there: Callable[[str], bool],
 ) -> int:
@@ -112,9 +112,9 @@ def _fixed(
 
 def _any(
     name: str,
-    own: Mapping[str, Lease],
-    known: Mapping[int, Lease],
-    asked: LeaseRequest,
+    own: Mapping[str, PortLease],
+    known: Mapping[int, PortLease],
+    asked: PortRequest,
     is_free: Callable[[int], bool],
     is_there: Callable[[str], bool],
 ) -> int:
@@ -136,11 +136,11 @@ def _any(
     raise NoPortFree
 
 
-def without(leases: Iterable[Lease], holder: Holder) -> list[Lease]:
+def without(leases: Iterable[PortLease], holder: LeaseHolder) -> list[PortLease]:
     return [lease for lease in leases if lease.holder != holder]
 
 
-def rested(leases: Iterable[Lease], holder: Holder) -> list[Lease]:
+def rested(leases: Iterable[PortLease], holder: LeaseHolder) -> list[PortLease]:
     """Return the leases after its run ended: its ports stay reserved."""
     return [
         msgspec.structs.replace(lease, is_active=False) if lease.holder == holder else lease

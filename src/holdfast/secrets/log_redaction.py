@@ -162,7 +162,7 @@ class LineRedactor:
 # Bytes
 
 
-class Part(NamedTuple):
+class StreamPart(NamedTuple):
     """Bytes of one stream."""
 
     time: float | None
@@ -192,20 +192,20 @@ class StreamMask:
         self._current = current
         self._state = state
         self._is_terminal = is_terminal
-        self._held: list[Part] = []
+        self._held: list[StreamPart] = []
 
     @property
     def held(self) -> int | None:
         """The position of the first byte that is held back; None if there is none."""
         return self._held[0].position if self._held else None
 
-    def feed(self, chunk: Chunk) -> list[Part]:
+    def feed(self, chunk: Chunk) -> list[StreamPart]:
         """Add bytes, and return what can be shown now."""
-        self._held.append(Part(chunk.time, chunk.position, chunk.data))
+        self._held.append(StreamPart(chunk.time, chunk.position, chunk.data))
         text = self._text()
         return self._release(text, len(text) - self._undecided(text))
 
-    def flush(self) -> list[Part]:
+    def flush(self) -> list[StreamPart]:
         """Return what is held back, even if it is the beginning of a secret."""
         if not self._held:
             return []
@@ -226,7 +226,7 @@ class StreamMask:
             return max(torn, min(self._current().unfinished_value(text), HELD_BYTES))
         return max(torn, min(len(text) - text.rfind(b"\n") - 1, HELD_BYTES))
 
-    def _release(self, text: bytes, end: int) -> list[Part]:
+    def _release(self, text: bytes, end: int) -> list[StreamPart]:
         known = len(self._state.line)
         if end < len(text):
             end -= torn_bytes(text[:end])
@@ -235,7 +235,7 @@ class StreamMask:
         block = self._state.block
         masked = self._current().mask(text, is_terminal=self._is_terminal, block=block)
         masked = masked[known:end]
-        released: list[Part] = []
+        released: list[StreamPart] = []
         place = 0
         held, self._held = self._held, []
         for part in held:

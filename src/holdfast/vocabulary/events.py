@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 
-class Kind(str, Enum):
+class EventKind(str, Enum):
     """What happened. The value is the name that users see."""
 
     TRANSITION = "transition"
@@ -77,75 +77,89 @@ class Kind(str, Enum):
     DATABASE_REPLACED = "database:replaced"
 
 
-MEANING: dict[Kind, str] = {
-    Kind.TRANSITION: "A service changed state: `from`, `to`, and the cause.",
-    Kind.PROCESS_STARTED: "A run began: `pid`, `number`, and whether it was restarted.",
-    Kind.EXIT: "A run's main process ended: `code` or `signal`, or `unknown`; seconds, rusage.",
-    Kind.TREE_ENDED: "A run's last process is gone: a report of every pid and how it ended.",
-    Kind.START_FAILED: "A run could not be started, or ended within `start_seconds`.",
-    Kind.RESTART_SCHEDULED: "The service will be started again in `delay` seconds.",
-    Kind.SUPPRESSED: "The service failed too often in a row and is left `failed`.",
-    Kind.CONDEMNED: "A live run is ended as a failure of its own: the `cause`, and why.",
-    Kind.SERVICE_READY: "A run is ready, `after` so many seconds of its life.",
-    Kind.HEALTH_FAILED: "A check failed: the `probe`, how it asks, `reason`, `failures` in a row; "
-    "of more than ten in a row every tenth, with how many were `untold`.",
-    Kind.HEALTH_PASSED: "A check passed after it had failed: the `probe`, how it asks.",
-    Kind.HEALTH_CHANGED: "Readiness or health (`what`) is another: `from`, `to`, the `reason`.",
-    Kind.STABLE: "A run stayed up for `reset_after`: the failures before it are forgotten.",
-    Kind.REQUESTED: "A service is to be started, stopped or restarted: `request`. A user asked, or "
-    "`because` says why.",
-    Kind.SERVICE_WAITING: "A start waits for what the service needs: `waiting_for`, in words.",
-    Kind.SERVICE_FOLLOWS: "A service is restarted because one that it needs has a new run.",
-    Kind.LIMIT_REACHED: "A run uses more than it may: the `limit`, both values, the `action`.",
-    Kind.LIMIT_CLEARED: "A run that had reached a `limit` is well below it again.",
-    Kind.OVERLAP: "A new run is beside the old one: `step` (begun, promoted, failed), `number`.",
-    Kind.ROLLING_STEP: "A rolling restart began or ended a service: `step` of `of`, `outcome`.",
-    Kind.ROLLING_FINISHED: "A rolling restart is over: who is `restarted`, who `remaining`, why.",
-    Kind.SERVICE_SCALED: "A service has another number of instances: `from`, `to`.",
-    Kind.SERVICE_ADDED: "A service became known.",
-    Kind.SERVICE_CHANGED: "A service's declaration changed.",
-    Kind.SERVICE_REMOVED: "A service was forgotten.",
-    Kind.SERVICE_ADOPTED: "A process that already ran was taken over.",
-    Kind.SIGNAL_SENT: "A user sent a signal to a service.",
-    Kind.RECOVERY: "Something is done about a `cause` of trouble: the `action`, and the reason.",
-    Kind.WORKFLOW_STARTED: "A workflow or custom restart began: `id`, `name`, `steps`, `by`.",
-    Kind.WORKFLOW_STEP: "A step of it began or ended: `step` of `steps`, `what`, its `outcome`.",
-    Kind.WORKFLOW_FINISHED: "It is over: `outcome` (done, failed, cancelled, interrupted), why.",
-    Kind.COMMAND_STARTED: "A single command began: `id`, `what`, `by`.",
-    Kind.COMMAND_FINISHED: "It ended: `outcome`, `exit_code` or `signal`, `seconds`.",
-    Kind.CONFIG_RELOADED: "A configuration was applied: names of services by what was done.",
-    Kind.WATCH_CHANGED: "Watched files changed: how many, the first `paths`, what follows.",
-    Kind.WATCH_FAILED: "Files cannot be watched: why, and what helps.",
-    Kind.SCHEDULE_STARTED: "A scheduled service is started: the time it was `due`.",
-    Kind.SCHEDULE_SKIPPED: "A scheduled start did not happen: the time it was `due`, and why.",
-    Kind.OUTPUT_GAP: "Output could not be recorded from here on (disk full); the service goes on.",
-    Kind.OUTPUT_RESUMED: "Recording resumed: `lost` bytes are missing; null if nobody counted.",
-    Kind.ALERT_RAISED: "Something is wrong: `id`, `cause`, `severity`, `message`, `since`.",
-    Kind.ALERT_CLEARED: "An alert is over: the same, how often it happened, and why it ended.",
-    Kind.ALERT_UNDELIVERED: "Alerts do not reach a `target` for long: the `reason`.",
-    Kind.ALERT_DELIVERED: "Alerts reach the `target` again.",
-    Kind.HOLDFAST_STARTED: "A keeper and its first supervisor are up.",
-    Kind.SUPERVISOR_STARTED: "A supervisor took over from one that ended.",
-    Kind.KEEPER_REPLACED: "The keeper died; the supervisor's descriptors made a new one.",
-    Kind.HOLDFAST_UPGRADED: "Keeper and supervisor now run another version.",
-    Kind.HOLDFAST_STOPPING: "Everything is being stopped.",
-    Kind.SESSION_OPENED: "A session began: `session`, its `client`, who opened it.",
-    Kind.SESSION_CLOSED: "A session ended: `session`, why, and what became of what it started.",
-    Kind.MODE_SWITCHING: "The supervisor is being replaced by one of another mode: `from`, `to`.",
-    Kind.MODE_SWITCHED: "The runtime mode is another: `from`, `to`.",
-    Kind.LOCKDOWN_BEGAN: "An emergency lockdown: every change is refused. `reason`, `by`.",
-    Kind.LOCKDOWN_ENDED: "The lockdown is over: `by` whom, and its `reason`.",
-    Kind.APPROVAL_REQUESTED: "A command waits for approval: `approval`, `command`, `actor`.",
-    Kind.APPROVAL_APPROVED: "A waiting command was approved and is done now: `approval`, `by`.",
-    Kind.APPROVAL_REJECTED: "A waiting command was refused: `approval`, `by`, `why`.",
-    Kind.APPROVAL_EXPIRED: "A waiting command is not done: `approval`, and `why` nobody decided.",
-    Kind.DOOR_OPENED: "A network door listens: which one, and its address; a `note` if that is "
-    "not the usual place, `handed_over` if an earlier gate gave the port back.",
-    Kind.DOOR_FAILED: "A network door cannot listen: which one, why, and who has the port.",
-    Kind.FILES_TAKEN_BACK: "A change of files in which Holdfast died was taken back: `change`, "
-    "its `paths`, and those that were `left` because others had changed them.",
-    Kind.EVENTS_DROPPED: "Old events were removed by age or count.",
-    Kind.DATABASE_REPLACED: "The history was unreadable or deleted, and is begun anew; "
+MEANING: dict[EventKind, str] = {
+    EventKind.TRANSITION: "A service changed state: `from`, `to`, and the cause.",
+    EventKind.PROCESS_STARTED: "A run began: `pid`, `number`, and whether it was restarted.",
+    EventKind.EXIT: "A run's main process ended: `code` or `signal`, or `unknown`; seconds, "
+    "rusage.",
+    EventKind.TREE_ENDED: "A run's last process is gone: a report of every pid and how it ended.",
+    EventKind.START_FAILED: "A run could not be started, or ended within `start_seconds`.",
+    EventKind.RESTART_SCHEDULED: "The service will be started again in `delay` seconds.",
+    EventKind.SUPPRESSED: "The service failed too often in a row and is left `failed`.",
+    EventKind.CONDEMNED: "A live run is ended as a failure of its own: the `cause`, and why.",
+    EventKind.SERVICE_READY: "A run is ready, `after` so many seconds of its life.",
+    EventKind.HEALTH_FAILED: "A check failed: the `probe`, how it asks, `reason`, `failures` in a "
+    "row; of more than ten in a row every tenth, with how many were `untold`.",
+    EventKind.HEALTH_PASSED: "A check passed after it had failed: the `probe`, how it asks.",
+    EventKind.HEALTH_CHANGED: "Readiness or health (`what`) is another: `from`, `to`, the "
+    "`reason`.",
+    EventKind.STABLE: "A run stayed up for `reset_after`: the failures before it are forgotten.",
+    EventKind.REQUESTED: "A service is to be started, stopped or restarted: `request`. A user "
+    "asked, or `because` says why.",
+    EventKind.SERVICE_WAITING: "A start waits for what the service needs: `waiting_for`, in words.",
+    EventKind.SERVICE_FOLLOWS: "A service is restarted because one that it needs has a new run.",
+    EventKind.LIMIT_REACHED: "A run uses more than it may: the `limit`, both values, the `action`.",
+    EventKind.LIMIT_CLEARED: "A run that had reached a `limit` is well below it again.",
+    EventKind.OVERLAP: "A new run is beside the old one: `step` (begun, promoted, failed), "
+    "`number`.",
+    EventKind.ROLLING_STEP: "A rolling restart began or ended a service: `step` of `of`, "
+    "`outcome`.",
+    EventKind.ROLLING_FINISHED: "A rolling restart is over: who is `restarted`, who `remaining`, "
+    "why.",
+    EventKind.SERVICE_SCALED: "A service has another number of instances: `from`, `to`.",
+    EventKind.SERVICE_ADDED: "A service became known.",
+    EventKind.SERVICE_CHANGED: "A service's declaration changed.",
+    EventKind.SERVICE_REMOVED: "A service was forgotten.",
+    EventKind.SERVICE_ADOPTED: "A process that already ran was taken over.",
+    EventKind.SIGNAL_SENT: "A user sent a signal to a service.",
+    EventKind.RECOVERY: "Something is done about a `cause` of trouble: the `action`, and the "
+    "reason.",
+    EventKind.WORKFLOW_STARTED: "A workflow or custom restart began: `id`, `name`, `steps`, `by`.",
+    EventKind.WORKFLOW_STEP: "A step of it began or ended: `step` of `steps`, `what`, its "
+    "`outcome`.",
+    EventKind.WORKFLOW_FINISHED: "It is over: `outcome` (done, failed, cancelled, interrupted), "
+    "why.",
+    EventKind.COMMAND_STARTED: "A single command began: `id`, `what`, `by`.",
+    EventKind.COMMAND_FINISHED: "It ended: `outcome`, `exit_code` or `signal`, `seconds`.",
+    EventKind.CONFIG_RELOADED: "A configuration was applied: names of services by what was done.",
+    EventKind.WATCH_CHANGED: "Watched files changed: how many, the first `paths`, what follows.",
+    EventKind.WATCH_FAILED: "Files cannot be watched: why, and what helps.",
+    EventKind.SCHEDULE_STARTED: "A scheduled service is started: the time it was `due`.",
+    EventKind.SCHEDULE_SKIPPED: "A scheduled start did not happen: the time it was `due`, and why.",
+    EventKind.OUTPUT_GAP: "Output could not be recorded from here on (disk full); the service goes "
+    "on.",
+    EventKind.OUTPUT_RESUMED: "Recording resumed: `lost` bytes are missing; null if nobody "
+    "counted.",
+    EventKind.ALERT_RAISED: "Something is wrong: `id`, `cause`, `severity`, `message`, `since`.",
+    EventKind.ALERT_CLEARED: "An alert is over: the same, how often it happened, and why it ended.",
+    EventKind.ALERT_UNDELIVERED: "Alerts do not reach a `target` for long: the `reason`.",
+    EventKind.ALERT_DELIVERED: "Alerts reach the `target` again.",
+    EventKind.HOLDFAST_STARTED: "A keeper and its first supervisor are up.",
+    EventKind.SUPERVISOR_STARTED: "A supervisor took over from one that ended.",
+    EventKind.KEEPER_REPLACED: "The keeper died; the supervisor's descriptors made a new one.",
+    EventKind.HOLDFAST_UPGRADED: "Keeper and supervisor now run another version.",
+    EventKind.HOLDFAST_STOPPING: "Everything is being stopped.",
+    EventKind.SESSION_OPENED: "A session began: `session`, its `client`, who opened it.",
+    EventKind.SESSION_CLOSED: "A session ended: `session`, why, and what became of what it "
+    "started.",
+    EventKind.MODE_SWITCHING: "The supervisor is being replaced by one of another mode: `from`, "
+    "`to`.",
+    EventKind.MODE_SWITCHED: "The runtime mode is another: `from`, `to`.",
+    EventKind.LOCKDOWN_BEGAN: "An emergency lockdown: every change is refused. `reason`, `by`.",
+    EventKind.LOCKDOWN_ENDED: "The lockdown is over: `by` whom, and its `reason`.",
+    EventKind.APPROVAL_REQUESTED: "A command waits for approval: `approval`, `command`, `actor`.",
+    EventKind.APPROVAL_APPROVED: "A waiting command was approved and is done now: `approval`, "
+    "`by`.",
+    EventKind.APPROVAL_REJECTED: "A waiting command was refused: `approval`, `by`, `why`.",
+    EventKind.APPROVAL_EXPIRED: "A waiting command is not done: `approval`, and `why` nobody "
+    "decided.",
+    EventKind.DOOR_OPENED: "A network door listens: which one, and its address; a `note` if that "
+    "is not the usual place, `handed_over` if an earlier gate gave the port back.",
+    EventKind.DOOR_FAILED: "A network door cannot listen: which one, why, and who has the port.",
+    EventKind.FILES_TAKEN_BACK: "A change of files in which Holdfast died was taken back: "
+    "`change`, its `paths`, and those that were `left` because others had changed them.",
+    EventKind.EVENTS_DROPPED: "Old events were removed by age or count.",
+    EventKind.DATABASE_REPLACED: "The history was unreadable or deleted, and is begun anew; "
     "`moved_to`: where the old one is.",
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.adapters.files.beneath import Opener, best, by_steps
-from holdfast.adapters.files.changer import Origin
+from holdfast.adapters.files.changer import ChangeOrigin
 from holdfast.adapters.files.files import Files
 from holdfast.vocabulary.files import (
     ApplyPatch,
@@ -54,7 +54,7 @@ class Stage:
         self.files = Files(
             str(self.state), str(self.tree), lambda: self.spec, lambda: never, opener
         )
-        self.about = Origin("test", "somebody")
+        self.about = ChangeOrigin("test", "somebody")
 
     def put(self, path: str, data: bytes | str) -> Path:
         place = self.tree / path

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.adapters.files import changer, replacement
-from holdfast.adapters.files.change_store import State
+from holdfast.adapters.files.change_store import FileState
 from holdfast.vocabulary.errors import Conflict, HoldfastError, NotFound, Refused, UsageError
 from holdfast.vocabulary.specs.files import BackupSpec
 from tests.adapters.files.stage import Stage
@@ -81,7 +81,7 @@ def test_a_file_of_somebody_else_is_not_taken_over(
         raise PermissionError(1, "no")
 
     monkeypatch.setattr(os, "fchown", refuse)
-    seen = State("", 0, 0o644, 12345, 12345)
+    seen = FileState("", 0, 0o644, 12345, 12345)
     folder = os.open(stage.tree, os.O_RDONLY)
     try:
         with pytest.raises(Refused, match="belongs to"):

@@ -16,7 +16,7 @@ from holdfast.engine.roster import Roster
 from holdfast.engine.runner.declaration import Declaration
 from holdfast.engine.runner.environment import AdmitAll, Environment
 from holdfast.engine.runner.observers import RunObservers
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.specs.services import RestartSpec, ServiceSpec
 from tests.engine.stage import FakeClock, FakeKeeper
 
@@ -286,7 +286,7 @@ def test_without_the_database_only_history_is_lost(tmp_path: Path) -> None:
         assert runner.run is not None
         assert runner.run.run_id == run_id
         assert runner.declaration.environ == {"SECRET": "hunter2"}
-        life.store.event(Kind.TRANSITION, "web")
+        life.store.event(EventKind.TRANSITION, "web")
         assert life.store.last_seq > seq
         life.die()
 

@@ -100,11 +100,11 @@ def test_a_refusal_is_no_failure_of_the_service() -> None:
     spec, counters = ServiceSpec(name="web", argv=("x",), working_dir="/"), Counters(2, 3, 0)
     refused = Ending(0.0, spawn_error="busy", cause=restart.REFUSED)
     decision = restart.decide(spec, counters, refused, 0.5)
-    assert isinstance(decision, restart.Stay)
+    assert isinstance(decision, restart.NoRestart)
     assert not decision.is_suppressed
     again = replace(refused, cause=restart.REFUSED_AGAIN)
     later = restart.decide(spec, counters, again, 0.5)
-    assert isinstance(later, restart.Again)
+    assert isinstance(later, restart.RestartAfter)
     assert decision.counters == later.counters == counters
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.gate.body_limits import LARGEST_BODY
-from holdfast.gate.browser.guard import Allowed, check
+from holdfast.gate.browser.guard import AllowedOrigins, check
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_listening_everywhere_the_address_is_a_name(
     listening: str, came_to: str, name: str
 ) -> None:
     """The one that a client came to, with our own pages there; no other name."""
-    allowed = Allowed.at(listening, 3001, is_tls=False)
+    allowed = AllowedOrigins.at(listening, 3001, is_tls=False)
     assert name not in allowed.hosts
     here = allowed.at_address({"server": (came_to, 3001), "scheme": "http"})
     assert here.hosts == allowed.hosts | {name}
@@ -31,13 +31,13 @@ def test_listening_everywhere_the_address_is_a_name(
 
 def test_listening_at_one_address_no_other_is_a_name() -> None:
     """Whatever a connection says that it came to."""
-    allowed = Allowed.at("127.0.0.1", 3001, is_tls=True)
+    allowed = AllowedOrigins.at("127.0.0.1", 3001, is_tls=True)
     assert allowed.at_address({"server": ("192.0.2.7", 3001), "scheme": "https"}) == allowed
 
 
 def test_a_usual_port_may_be_left_out() -> None:
     """As browsers do, also where the address is the name."""
-    allowed = Allowed.at("0.0.0.0", 443, is_tls=True)
+    allowed = AllowedOrigins.at("0.0.0.0", 443, is_tls=True)
     here = allowed.at_address({"server": ("192.0.2.7", 443), "scheme": "https"})
     assert {"localhost", "192.0.2.7", "192.0.2.7:443"} <= here.hosts
     assert here.is_own("https://192.0.2.7", "192.0.2.7")
@@ -55,6 +55,6 @@ def test_lengths_of_bodies(length: bytes, is_taken: bool) -> None:
     """What is no number, or none that can be meant, is refused as others are that are too much."""
     headers = [(b"host", b"localhost:3001"), (b"content-length", length)]
     scope = {"type": "http", "method": "POST", "path": "/api/status", "headers": headers}
-    rejection = check(scope, Allowed.at("127.0.0.1", 3001, is_tls=False))
+    rejection = check(scope, AllowedOrigins.at("127.0.0.1", 3001, is_tls=False))
     assert (rejection is None) is is_taken
     assert rejection is None or rejection.status == 413

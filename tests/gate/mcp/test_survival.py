@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast.client.channel import Caller
-from holdfast.gate.mcp.call import Call
+from holdfast.gate.mcp.call import ToolCall
 from tests.gate.mcp.conftest import ERAS, McpHold, quick, text_of
 from tests.harness import PYTHON, kill_9, wait_for
 
@@ -120,13 +120,13 @@ def test_a_link_that_ends_answers_for_nobody(hold: McpHold) -> None:
 def test_a_call_that_is_repeated_takes_no_longer_for_that() -> None:
     """Clients give up after a minute; what was waited before counts."""
     client: Any = SimpleNamespace(caller=Caller("token", "mcp"))
-    assert Call(client, "wait", None).remaining(50) == 50
-    assert Call(client, "wait", None, began=time.monotonic()).remaining(50) == 50
-    repeated = Call(client, "wait", None, began=time.monotonic() - 40)
+    assert ToolCall(client, "wait", None).remaining(50) == 50
+    assert ToolCall(client, "wait", None, began=time.monotonic()).remaining(50) == 50
+    repeated = ToolCall(client, "wait", None, began=time.monotonic() - 40)
     assert 9 < repeated.remaining(50) <= 10
     assert repeated.remaining(25) == 0
     for odd in ("x", True, -1.0, 1e300, float("nan")):
-        assert Call(client, "wait", None, began=odd).remaining(50) == 50
+        assert ToolCall(client, "wait", None, began=odd).remaining(50) == 50
 
 
 def test_an_old_connection_does_not_end_the_session_of_a_new_one(hold: McpHold) -> None:

@@ -18,7 +18,7 @@ from holdfast.gate.ws.frames import BINARY
 from holdfast.gate.ws.output_blocks import (
     BlockReader,
     Item,
-    Span,
+    StreamSpan,
     binary_frames,
     frame_bodies,
     items_after,
@@ -72,7 +72,7 @@ def test_frames_tell_every_byte_behind_a_place_once(
     position, place, wanted = 0, Cursor(out, err), [b"", b""]
     for stream, data in chunks:
         end = position + len(data)
-        items.append(Span(stream, 1.0, position, data, Cursor(end, end)))
+        items.append(StreamSpan(stream, 1.0, position, data, Cursor(end, end)))
         wanted[stream] += data[max(0, place[stream] - position) :]
         position = end
     found, places = [b"", b""], list(place)

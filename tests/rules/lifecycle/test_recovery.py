@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from holdfast.adapters.config.keys.commands import RECOVERY
 from holdfast.rules.lifecycle import restart
 from holdfast.rules.lifecycle.recovery import ENDING_CAUSES, LIVE_CAUSES, action_for, after_ending
-from holdfast.rules.lifecycle.restart import Again, Counters, Ending, Stay
+from holdfast.rules.lifecycle.restart import Counters, Ending, NoRestart, RestartAfter
 from holdfast.vocabulary.specs.services import RestartPolicy, ServiceSpec
 from holdfast.vocabulary.specs.workflows import RecoveryAction, RecoverySpec
 
@@ -60,8 +60,8 @@ def test_the_restart_policy_goes_on_unless_the_action_is_stop(
     if after != decision:
         assert remedy is not None
         assert remedy.recovery.action == "stop"
-        assert isinstance(decision, Again)
-        assert isinstance(after, Stay)
+        assert isinstance(decision, RestartAfter)
+        assert isinstance(after, NoRestart)
         assert not after.is_suppressed
     if remedy is not None:
         assert remedy.recovery is spec.recovery[remedy.cause]

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from holdfast.rules.lifecycle.restart import (
-    Again,
     Counters,
     Decision,
     Ending,
-    Stay,
+    NoRestart,
+    RestartAfter,
     back_off,
     decide,
     is_start_failure,
@@ -40,7 +40,15 @@ def repeat(declared: ServiceSpec, ending: Ending, times: int) -> list[Decision]:
 def test_crashes_back_off_exponentially_up_to_the_limit() -> None:
     """5, 10, 20, 40 and then 60 seconds for ever."""
     decisions = repeat(spec(), Ending(2.0, code=1), 7)
-    assert [d.delay for d in decisions if isinstance(d, Again)] == [5, 10, 20, 40, 60, 60, 60]
+    assert [d.delay for d in decisions if isinstance(d, RestartAfter)] == [
+        5,
+        10,
+        20,
+        40,
+        60,
+        60,
+        60,
+    ]
 
 
 def test_jitter_stays_within_its_share_and_the_limit() -> None:
@@ -54,9 +62,9 @@ def test_jitter_stays_within_its_share_and_the_limit() -> None:
 def test_too_many_failures_in_a_row_are_suppressed_with_a_reason() -> None:
     """max_restarts restarts, then failed, and the reason says why."""
     decisions = repeat(spec(), Ending(2.0, code=1), 11)
-    assert all(isinstance(d, Again) for d in decisions[:10])
+    assert all(isinstance(d, RestartAfter) for d in decisions[:10])
     last = decisions[10]
-    assert isinstance(last, Stay)
+    assert isinstance(last, NoRestart)
     assert last.is_suppressed
     # Why comes first: it is what a narrow terminal must not cut off.
     assert last.reason == "exit code 1; failed 11 times in a row (max_restarts 10)"
@@ -66,14 +74,14 @@ def test_too_many_failures_in_a_row_are_suppressed_with_a_reason() -> None:
 def test_unlimited_restarts_never_give_up() -> None:
     """max_restarts unlimited goes on for ever."""
     declared = spec(restart=RestartSpec(max_restarts=UNLIMITED))
-    assert all(isinstance(d, Again) for d in repeat(declared, Ending(2.0, code=1), 50))
+    assert all(isinstance(d, RestartAfter) for d in repeat(declared, Ending(2.0, code=1), 50))
 
 
 def test_a_stable_run_resets_the_counters() -> None:
     """After reset_after of running, the next failure is the first again."""
     before = Counters(7, 7, 0)
     decision = decide(spec(), before, Ending(60.0, code=1), MIDDLE)
-    assert isinstance(decision, Again)
+    assert isinstance(decision, RestartAfter)
     assert decision.delay == 5
     assert decision.counters == Counters(1, 1, 0)
 
@@ -94,9 +102,9 @@ def test_start_failures_are_counted_in_a_row() -> None:
 def test_a_start_failure_is_retried_three_times() -> None:
     """Three retries with back-off, then failed: four starts in all."""
     decisions = repeat(spec(), Ending(0.01, code=1), 4)
-    assert [d.delay for d in decisions if isinstance(d, Again)] == [5, 10, 20]
+    assert [d.delay for d in decisions if isinstance(d, RestartAfter)] == [5, 10, 20]
     last = decisions[3]
-    assert isinstance(last, Stay)
+    assert isinstance(last, NoRestart)
     assert last.is_suppressed
     assert last.counters.start_failures == 4
     assert "4 times in a row" in last.reason
@@ -105,7 +113,7 @@ def test_a_start_failure_is_retried_three_times() -> None:
 def test_no_start_retries_means_one_start() -> None:
     """start_retries 0 shows the diagnosis at once."""
     decision = decide(spec(start_retries=0), Counters(), Ending(0.0, code=1), MIDDLE)
-    assert isinstance(decision, Stay)
+    assert isinstance(decision, NoRestart)
     assert "once" in decision.reason
 
 
@@ -114,7 +122,7 @@ def test_a_spawn_error_is_a_start_failure_with_its_words() -> None:
     ending = Ending(0.0, spawn_error="entering directory /x: No such file or directory")
     assert is_start_failure(spec(), ending)
     decision = decide(spec(), Counters(), ending, MIDDLE)
-    assert isinstance(decision, Again)
+    assert isinstance(decision, RestartAfter)
     assert decision.reason == "entering directory /x: No such file or directory"
 
 
@@ -132,13 +140,13 @@ def test_a_spawn_error_is_a_start_failure_with_its_words() -> None:
 def test_the_policy_decides(policy: str, code: int, again: bool) -> None:
     """always, on_failure and never, for success and failure."""
     decision = decide(spec(restart_policy=policy), Counters(), Ending(9.0, code=code), MIDDLE)
-    assert isinstance(decision, Again) is again
+    assert isinstance(decision, RestartAfter) is again
 
 
 def test_never_means_never_also_for_a_start_failure() -> None:
     """A service that is never restarted is not retried either."""
     decision = decide(spec(restart_policy="never"), Counters(), Ending(0.0, code=1), MIDDLE)
-    assert isinstance(decision, Stay)
+    assert isinstance(decision, NoRestart)
     assert not decision.is_suppressed
 
 
@@ -154,14 +162,14 @@ def test_a_quick_success_is_no_start_failure() -> None:
     """Success within start_seconds is an exit; only `always` restarts it."""
     assert not is_start_failure(spec(), Ending(0.01, code=0))
     decision = decide(spec(restart_policy="always"), Counters(), Ending(0.01, code=0), MIDDLE)
-    assert isinstance(decision, Again)
+    assert isinstance(decision, RestartAfter)
 
 
 def test_an_unknown_exit_is_a_failure_that_says_so() -> None:
     """Unknown is treated as a failure, and never given a code."""
     ending = Ending(9.0, unknown="nobody saw it")
     assert reason_of(spec(), ending) == "exit code unknown (nobody saw it)"
-    assert isinstance(decide(spec(), Counters(), ending, MIDDLE), Again)
+    assert isinstance(decide(spec(), Counters(), ending, MIDDLE), RestartAfter)
 
 
 def test_reasons_are_words() -> None:
@@ -178,5 +186,5 @@ def test_short_lived_runs_are_spaced_even_without_delay() -> None:
     assert spaced(5.0, 0.3) == 5.0
     quick = spec(restart=RestartSpec(delay=0, max_delay=0, max_restarts=UNLIMITED), start_seconds=0)
     decision = decide(quick, Counters(), Ending(2.0, signal=9), MIDDLE)
-    assert isinstance(decision, Again)
+    assert isinstance(decision, RestartAfter)
     assert decision.delay == 0

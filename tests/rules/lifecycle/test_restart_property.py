@@ -7,10 +7,10 @@ from hypothesis import strategies as some
 
 from holdfast.rules.lifecycle.restart import (
     SPACING_SECONDS,
-    Again,
     Counters,
     Ending,
-    Stay,
+    NoRestart,
+    RestartAfter,
     back_off,
     decide,
     is_start_failure,
@@ -85,17 +85,17 @@ def test_any_history_is_suppressed_just_when_its_limits_say(
             row = starts = 0
         if is_success(spec, ending):
             row = starts = 0
-            assert isinstance(decision, Again) is (spec.restart_policy == "always")
+            assert isinstance(decision, RestartAfter) is (spec.restart_policy == "always")
         else:
             row += 1
             starts = starts + 1 if is_start_failure(spec, ending) else 0
             limit = spec.restart.max_restarts
             is_over = starts > spec.start_retries or (limit != UNLIMITED and row > int(limit))
             if spec.restart_policy == "never":
-                assert decision == Stay(counters, decision.reason)
+                assert decision == NoRestart(counters, decision.reason)
             else:
-                assert isinstance(decision, Stay) is is_over
-                assert is_over is (isinstance(decision, Stay) and decision.is_suppressed)
+                assert isinstance(decision, NoRestart) is is_over
+                assert is_over is (isinstance(decision, NoRestart) and decision.is_suppressed)
         assert (counters.failures, counters.start_failures) == (row, starts)
-        if isinstance(decision, Again) and ending.seconds < SPACING_SECONDS:
+        if isinstance(decision, RestartAfter) and ending.seconds < SPACING_SECONDS:
             assert decision.delay >= SPACING_SECONDS - ending.seconds - 1e-9

@@ -9,11 +9,11 @@ import pytest
 
 from holdfast.rules.lifecycle import restoring
 from holdfast.rules.lifecycle.restoring import (
+    Continuation,
     Fate,
     FoundRun,
     Restoration,
     Snapshot,
-    Step,
     UnseenExit,
     exits_aside,
     fate_of_survivor,
@@ -70,23 +70,29 @@ def test_every_moment_of_death_is_decided_soundly() -> None:
         told = f"{snapshot} {run} {exits} -> {restored}"
         count += 1
         has_ended = bool(exits) and exits[-1].run_id == RUN
-        assert (restored.step is Step.HANDLE_EXIT) == (
+        assert (restored.step is Continuation.HANDLE_EXIT) == (
             bool(exits) and (run is None or has_ended)
         ), f"an exit that is the newest of all is handled, and no other: {told}"
         if run is not None:
-            assert restored.step not in (Step.START, Step.FINISH_STOP), f"one run: {told}"
+            assert restored.step not in (Continuation.START, Continuation.FINISH_STOP), (
+                f"one run: {told}"
+            )
         if run is None:
-            assert restored.step not in (Step.WATCH_RUN, Step.AWAIT_END, Step.AWAIT_TREE), told
-        if restored.step is Step.START:
+            assert restored.step not in (
+                Continuation.WATCH_RUN,
+                Continuation.AWAIT_END,
+                Continuation.AWAIT_TREE,
+            ), told
+        if restored.step is Continuation.START:
             assert snapshot.desired is Desired.RUNNING, f"started though unwanted: {told}"
             assert restored.state not in LIVE_STATES, told
-        if restored.step is Step.REST:
+        if restored.step is Continuation.REST:
             assert restored.state not in LIVE_STATES, f"nothing moves it on: {told}"
-        if restored.step is Step.BACK_OFF:
+        if restored.step is Continuation.BACK_OFF:
             assert restored.state is State.BACKOFF, told
-        if restored.step is Step.WATCH_RUN:
+        if restored.step is Continuation.WATCH_RUN:
             assert restored.state in ALIVE, told
-        if restored.step in (Step.AWAIT_END, Step.FINISH_STOP):
+        if restored.step in (Continuation.AWAIT_END, Continuation.FINISH_STOP):
             assert restored.state is State.STOPPING, told
     assert count > 10_000
 
@@ -99,7 +105,10 @@ def test_who_was_to_run_is_never_forgotten() -> None:
         is_wanted = snapshot.desired is Desired.RUNNING and not is_settled and not rests
         if run is None and not exits and is_wanted:
             step = restore(snapshot, run, exits).step
-            assert step in (Step.START, Step.BACK_OFF, Step.FINISH_STOP), (snapshot, step)
+            assert step in (Continuation.START, Continuation.BACK_OFF, Continuation.FINISH_STOP), (
+                snapshot,
+                step,
+            )
 
 
 def test_an_end_as_a_failure_is_concluded_as_one() -> None:
@@ -107,7 +116,7 @@ def test_an_end_as_a_failure_is_concluded_as_one() -> None:
     for snapshot, run, exits in moments():
         if run is None and not exits and snapshot.state in LIVE_STATES and snapshot.has_verdict:
             found = restore(snapshot, run, exits)
-            assert found == Restoration(State.STOPPING, Step.FINISH_STOP)
+            assert found == Restoration(State.STOPPING, Continuation.FINISH_STOP)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +150,7 @@ def test_an_unseen_exit_happened_in_a_state(
 ) -> None:
     """A stop that was asked for is none of the service's failures, whatever the database knew."""
     found = restore(Snapshot(state=state, desired=desired), None, EXITS[exit_])
-    assert found == Restoration(before, Step.HANDLE_EXIT)
+    assert found == Restoration(before, Continuation.HANDLE_EXIT)
 
 
 @pytest.mark.parametrize("state", State)
@@ -150,9 +159,9 @@ def test_leftovers_hold_up_everything(state: State) -> None:
     snapshot = Snapshot(state=state, desired=Desired.RUNNING, is_start_due=True, accounted=RUN)
     found = restore(snapshot, RUNS["ending"], ())
     if state is State.BACKOFF:
-        assert found == Restoration(State.BACKOFF, Step.BACK_OFF)
+        assert found == Restoration(State.BACKOFF, Continuation.BACK_OFF)
     else:
-        assert found.step is Step.AWAIT_TREE
+        assert found.step is Continuation.AWAIT_TREE
         assert found.state is (State.STOPPING if state in LIVE_STATES else state)
 
 

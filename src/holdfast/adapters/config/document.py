@@ -43,7 +43,7 @@ class Scalar(msgspec.Struct, frozen=True):
         return self.plain and self.text in NULLS
 
 
-class Listing(msgspec.Struct, frozen=True):
+class ListNode(msgspec.Struct, frozen=True):
     """A sequence."""
 
     items: list[Node]
@@ -54,19 +54,19 @@ class Listing(msgspec.Struct, frozen=True):
 class Table(msgspec.Struct, frozen=True):
     """A mapping in written order. Each entry keeps the place of its key."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, TableEntry]
     line: int
     column: int
 
 
-class Entry(msgspec.Struct, frozen=True):
+class TableEntry(msgspec.Struct, frozen=True):
     """One key of a mapping with its value."""
 
     key: Scalar
     node: Node
 
 
-Node = Scalar | Listing | Table
+Node = Scalar | ListNode | Table
 
 
 def find_node(node: Node, *path: str | int) -> Node:
@@ -75,7 +75,7 @@ def find_node(node: Node, *path: str | int) -> Node:
         match node:
             case Table() if isinstance(step, str) and step in node.entries:
                 node = node.entries[step].node
-            case Listing() if isinstance(step, int) and step < len(node.items):
+            case ListNode() if isinstance(step, int) and step < len(node.items):
                 node = node.items[step]
     return node
 
@@ -127,7 +127,7 @@ class _OpenCollection:
 
     __slots__ = ("anchor", "key", "merges", "node", "weight")
 
-    def __init__(self, node: Listing | Table, anchor: str | None) -> None:
+    def __init__(self, node: ListNode | Table, anchor: str | None) -> None:
         self.node = node
         self.anchor = anchor
         self.key: Scalar | None = None
@@ -207,7 +207,7 @@ class _Builder:
         self.check_tag(event)
         line, column = event.start_mark.line + 1, event.start_mark.column + 1
         is_table = type(event).__name__ == "MappingStartEvent"
-        node: Listing | Table = Table({}, line, column) if is_table else Listing([], line, column)
+        node: ListNode | Table = Table({}, line, column) if is_table else ListNode([], line, column)
         if event.anchor:
             self.anchors[event.anchor] = None
         self.stack.append(_OpenCollection(node, event.anchor))
@@ -240,7 +240,7 @@ class _Builder:
         top.weight += weight
         if top.weight > MOST_NODES:
             raise _LimitExceeded(f"more than {MOST_NODES} values once its aliases are expanded")
-        if isinstance(top.node, Listing):
+        if isinstance(top.node, ListNode):
             top.node.items.append(node)
         elif top.key is None:
             top.key = self.key_of(node)
@@ -270,11 +270,11 @@ class _Builder:
             where = (self.file, key.line, key.column)
             self.problems.append(Problem(*where, path, None, message, "keep one of them"))
             return
-        entries[key.text] = Entry(key, node)
+        entries[key.text] = TableEntry(key, node)
 
     def merge(self, table: Table, merges: list[Node]) -> None:
         for merged in merges:
-            for source in merged.items if isinstance(merged, Listing) else [merged]:
+            for source in merged.items if isinstance(merged, ListNode) else [merged]:
                 if not isinstance(source, Table):
                     where = (self.file, source.line, source.column)
                     message = "only a mapping can be merged"
@@ -361,7 +361,7 @@ class _JsonBuilder:
             return self._table(value, depth)
         if kind is list:
             self._check(depth)
-            return Listing([self.node(item, depth + 1) for item in value], 0, 0)
+            return ListNode([self.node(item, depth + 1) for item in value], 0, 0)
         if kind is _Number:
             return Scalar(str(value), True, 0, 0)
         return Scalar({None: "null", True: "true", False: "false"}[value], True, 0, 0)
@@ -370,7 +370,7 @@ class _JsonBuilder:
         self._check(depth)
         self._count += len(pairs)
         inner, node = depth + 1, self.node
-        entries = {key: Entry(self._key(key), node(item, inner)) for key, item in pairs}
+        entries = {key: TableEntry(self._key(key), node(item, inner)) for key, item in pairs}
         if len(entries) < len(pairs):
             raise _NotPlain
         return Table(entries, 0, 0)

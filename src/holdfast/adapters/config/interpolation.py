@@ -110,7 +110,7 @@ def _closing_brace(text: str, start: int) -> int | None:
 Expander = Callable[[str, int], "tuple[str, int]"]
 
 
-class Words:
+class CommandLineWords:
     """Splits one command line; quotes, backslashes and `${…}` mean what they mean to a shell.
 
     An unquoted `${…}` may give several words or none, a quoted one is always one.
@@ -226,7 +226,7 @@ class Words:
 def split_command(text: str) -> list[str]:
     """Split a command line into words as a shell does. Nothing is expanded."""
     try:
-        split = Words(text, None)
+        split = CommandLineWords(text, None)
     except WordsError as error:
         shown = repeat_safely(text)
         message = f"{error}: {shown}" if shown else str(error)

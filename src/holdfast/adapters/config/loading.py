@@ -15,10 +15,10 @@ import msgspec
 
 from holdfast.adapters.config.document import (
     LARGEST_FILE,
-    Entry,
     Node,
     Scalar,
     Table,
+    TableEntry,
     parse,
     parse_json,
 )
@@ -159,7 +159,7 @@ def _read_supervisor(root: Table, supervisor: Table, reading: Reading) -> Values
     assert values is not None
     if not os.path.basename(reading.file).startswith(OWN_NAMES):
         return values
-    beside: dict[str, Entry] = {}
+    beside: dict[str, TableEntry] = {}
     for name, entry in root.entries.items():
         if name == "supervisor":
             continue

@@ -27,7 +27,7 @@ _BEGIN = "change-"
 _MOMENT_DIGITS = 11
 
 
-class State(msgspec.Struct, frozen=True, omit_defaults=True):
+class FileState(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file as it was, or is to be."""
 
     hash: str
@@ -37,7 +37,7 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     gid: int
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One file of a change; `before` or `after` is None where there is no file."""
 
     root: str
@@ -45,8 +45,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The root's own path."""
     path: str
     """The path below the root, percent-encoded, because names need not be text."""
-    before: State | None = None
-    after: State | None = None
+    before: FileState | None = None
+    after: FileState | None = None
     temporary: str = ""
     """The name of the temporary file beside it that replaces it."""
     made: int = 0
@@ -60,7 +60,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     time: float
     command: str
     actor: str
-    entries: tuple[Entry, ...]
+    entries: tuple[FileRecord, ...]
     session: str | None = None
     undoes: str | None = None
     state: str = "done"

@@ -19,13 +19,13 @@ import msgspec
 
 from holdfast.adapters.files import replacement
 from holdfast.adapters.files.beneath import FOLDER, Opener
-from holdfast.adapters.files.change_store import ChangeStore, Entry, Record, State
+from holdfast.adapters.files.change_store import ChangeStore, FileRecord, FileState, Record
 from holdfast.adapters.files.reading import WHOLE
 from holdfast.adapters.files.replacement import FileSnapshot
 from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.files.undo import StepProgress, roll_back
 from holdfast.adapters.own_log import logger
-from holdfast.rules.files import Located
+from holdfast.rules.files import LocatedPath
 from holdfast.vocabulary.errors import Conflict, Failed, Refused
 
 MOST_FOLDERS = 500
@@ -33,7 +33,7 @@ MOST_FOLDERS = 500
 _log = logger("files")
 
 
-class Origin(NamedTuple):
+class ChangeOrigin(NamedTuple):
     """The command and the actor behind a change."""
 
     command: str
@@ -45,12 +45,12 @@ class Origin(NamedTuple):
 class WantedFile(NamedTuple):
     """What one file is to become."""
 
-    located: Located
+    located: LocatedPath
     seen: FileSnapshot | None
     """The file when this was decided; None: there was none."""
     data: bytes | None
     """None: the file is deleted."""
-    like: State | None = None
+    like: FileState | None = None
     """The mode and owner that it gets; None: its own, or those of a new file."""
     executable: bool | None = None
 
@@ -58,7 +58,7 @@ class WantedFile(NamedTuple):
 class ChangeStep:
     """One file of a change under way."""
 
-    def __init__(self, wanted: WantedFile, entry: Entry) -> None:
+    def __init__(self, wanted: WantedFile, entry: FileRecord) -> None:
         self.wanted = wanted
         self.entry = entry
         self.folder = -1
@@ -76,7 +76,7 @@ class Changer:
     def __init__(self, store: ChangeStore) -> None:
         self._store = store
 
-    def see(self, roots: Roots, located: Located) -> FileSnapshot | None:
+    def see(self, roots: Roots, located: LocatedPath) -> FileSnapshot | None:
         """Return the file to be changed; None if there is none."""
         with roots.opened_root(located.root) as root, roots.explained(located):
             try:
@@ -88,7 +88,7 @@ class Changer:
             finally:
                 os.close(folder)
 
-    def carry_out(self, roots: Roots, wanted: Sequence[WantedFile], about: Origin) -> Record:
+    def carry_out(self, roots: Roots, wanted: Sequence[WantedFile], about: ChangeOrigin) -> Record:
         """Carry out a change; raises, with nothing changed, if any part of it cannot be done."""
         change = self._store.new_id()
         steps = [self._step(roots, one, change, n) for n, one in enumerate(wanted)]
@@ -121,7 +121,7 @@ class Changer:
             raise Refused(f"a file of more than {WHOLE // 1024**2} MiB is not written")
         before = None if wanted.seen is None else wanted.seen.state
         digits = int(change[-8:], 16)
-        entry = Entry(
+        entry = FileRecord(
             root=located.root.name,
             folder=located.root.path,
             path=quote_from_bytes(os.fsencode(located.relative), safe="/"),
@@ -132,7 +132,7 @@ class Changer:
         )
         return ChangeStep(wanted, entry)
 
-    def _missing(self, roots: Roots, located: Located) -> int:
+    def _missing(self, roots: Roots, located: LocatedPath) -> int:
         """Return how many folders of the path do not exist yet."""
         with roots.opened_root(located.root) as root, roots.explained(located):
             for count in range(len(located.parts)):
@@ -215,24 +215,24 @@ class Changer:
         ) from error
 
 
-def _after(wanted: WantedFile, before: State | None) -> State:
+def _after(wanted: WantedFile, before: FileState | None) -> FileState:
     assert wanted.data is not None
     like = wanted.like or before
     hashed = hashlib.sha256(wanted.data).hexdigest()
     if like is None:
-        return State(hashed, len(wanted.data), 0, 0, 0)
+        return FileState(hashed, len(wanted.data), 0, 0, 0)
     mode = like.mode & 0o777
     if wanted.executable is not None:
         mode = replacement.with_executable(mode, is_executable=wanted.executable)
-    return State(hashed, len(wanted.data), mode, like.uid, like.gid)
+    return FileState(hashed, len(wanted.data), mode, like.uid, like.gid)
 
 
-def _dressed(wanted: WantedFile) -> State | None:
+def _dressed(wanted: WantedFile) -> FileState | None:
     """Return the state whose mode and owner a file gets."""
     return wanted.like or (None if wanted.seen is None else wanted.seen.state)
 
 
-def changed_meanwhile(roots: Roots, located: Located) -> Conflict:
+def changed_meanwhile(roots: Roots, located: LocatedPath) -> Conflict:
     return Conflict(
         f'"{roots.shown(located)}" was changed meanwhile; nothing was done',
         "read it again",

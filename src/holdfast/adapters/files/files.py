@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from holdfast.adapters.files import reading
 from holdfast.adapters.files import undo as changes
 from holdfast.adapters.files.beneath import Opener, best
-from holdfast.adapters.files.change_store import ChangeStore, Entry, Record
-from holdfast.adapters.files.changer import Changer, Origin, WantedFile
+from holdfast.adapters.files.change_store import ChangeStore, FileRecord, Record
+from holdfast.adapters.files.changer import ChangeOrigin, Changer, WantedFile
 from holdfast.adapters.files.listing import Lister, ListingQuery
 from holdfast.adapters.files.page_cache import PageCacheReader
 from holdfast.adapters.files.patch_plan import PatchPlanner
@@ -27,7 +27,7 @@ from holdfast.adapters.files.reading import etag_of
 from holdfast.adapters.files.replacement import FileSnapshot
 from holdfast.adapters.files.roots import CurrentRoots, Never, Roots
 from holdfast.adapters.own_log import logger
-from holdfast.rules.files import Located, locate
+from holdfast.rules.files import LocatedPath, locate
 from holdfast.rules.text import differences, edits, encoding
 from holdfast.vocabulary.errors import Conflict, NotFound, Refused, ResourceExceeded, UsageError
 from holdfast.vocabulary.files import (
@@ -75,7 +75,7 @@ class Files:
         self.foresee = self._roots.foresee
         self._store = ChangeStore(os.path.join(state, "files"))
         self._changer = Changer(self._store)
-        self._denial: Callable[[Located], str | None] | None = None
+        self._denial: Callable[[LocatedPath], str | None] | None = None
         self._in_memory = PageCacheReader(self._opener)
         self._readers = ThreadPoolExecutor(READERS, "files")
         self._writer = ThreadPoolExecutor(1, "file-changes")
@@ -87,7 +87,7 @@ class Files:
         """Return the roots of the present settings. May block unless they are ready."""
         return self._roots.now().denying(self._denial)
 
-    def denying(self, reason: Callable[[Located], str | None] | None) -> Files:
+    def denying(self, reason: Callable[[LocatedPath], str | None] | None) -> Files:
         """Return the same files for a caller to whom more is denied.
 
         The copy only reads and changes: the original counts the waiting requests.
@@ -172,7 +172,7 @@ class Files:
         listed = Lister(roots, folder, look).look()
         cursor = None
         if listed.last is not None:
-            cursor = roots.told(Located(folder.root, (*folder.parts, *listed.last)))
+            cursor = roots.told(LocatedPath(folder.root, (*folder.parts, *listed.last)))
         return FileListing(
             path=roots.told(folder),
             root=folder.root.name,
@@ -182,7 +182,7 @@ class Files:
             cursor=cursor,
         )
 
-    def write(self, command: WriteFile, about: Origin) -> FileWritten:
+    def write(self, command: WriteFile, about: ChangeOrigin) -> FileWritten:
         roots = self.roots
         located = self._to_change(roots, command.path, command.root)
         seen = self._changer.see(roots, located)
@@ -228,7 +228,7 @@ class Files:
             text = text.removeprefix("\ufeff")
         return encoding.encode(text, form), form._replace(ending=encoding.ending_of(text))
 
-    def edit(self, command: EditFile, about: Origin) -> FileEdited:
+    def edit(self, command: EditFile, about: ChangeOrigin) -> FileEdited:
         roots = self.roots
         located = self._to_change(roots, command.path, command.root)
         seen = self._existing(roots, located)
@@ -254,7 +254,7 @@ class Files:
             dry_run=command.dry_run,
         )
 
-    def patch(self, command: ApplyPatch, about: Origin) -> PatchResult:
+    def patch(self, command: ApplyPatch, about: ChangeOrigin) -> PatchResult:
         roots = self.roots
         planned = PatchPlanner(roots, self._changer, command.root).plan(command.patch)
         change = None
@@ -262,7 +262,7 @@ class Files:
             change = self._carry_out(roots, planned.wanted, about).id
         return PatchResult(files=planned.files, change=change, dry_run=command.dry_run)
 
-    def undo(self, command: UndoFiles, about: Origin) -> UndoResult:
+    def undo(self, command: UndoFiles, about: ChangeOrigin) -> UndoResult:
         roots = self.roots
         located = None
         if command.path is not None:
@@ -276,7 +276,7 @@ class Files:
             self._remove_folders(roots, entries)
         files = [
             changes.changed_file(
-                Entry(
+                FileRecord(
                     root=entry.root,
                     folder=entry.folder,
                     path=entry.path,
@@ -289,7 +289,7 @@ class Files:
         ]
         return UndoResult(undone=record.id, files=files, change=change, dry_run=command.dry_run)
 
-    def _remove_folders(self, roots: Roots, entries: list[Entry]) -> None:
+    def _remove_folders(self, roots: Roots, entries: list[FileRecord]) -> None:
         """Remove the folders that were made for files which are gone again."""
         for entry in entries:
             if entry.before is None and entry.made:
@@ -298,8 +298,8 @@ class Files:
                     changes.remove_folders(root, located.parts, entry.made, self._opener)
 
     def _to_undo(
-        self, change: str | None, located: Located | None, session: str | None
-    ) -> tuple[Record, list[Entry]]:
+        self, change: str | None, located: LocatedPath | None, session: str | None
+    ) -> tuple[Record, list[FileRecord]]:
         if change is None:
             found = changes.newest_to_undo(self._store, located, session)
             if found is None:
@@ -315,12 +315,12 @@ class Files:
             raise NotFound(f"{change} did not change that file")
         return record, entries
 
-    def _undone(self, roots: Roots, entry: Entry, *, is_forced: bool) -> WantedFile | None:
+    def _undone(self, roots: Roots, entry: FileRecord, *, is_forced: bool) -> WantedFile | None:
         kept = changes.located_of(entry)
         root = next((root for root in roots.roots if root.path == entry.folder), None)
         if root is None:
             raise Refused(f'"{entry.root}" ({entry.folder}) is no root any more')
-        located = Located(root, kept.parts)
+        located = LocatedPath(root, kept.parts)
         roots.admit_change(located)
         seen = self._changer.see(roots, located)
         if changes.is_as(seen, entry.before, entry.after):
@@ -353,10 +353,10 @@ class Files:
         )
         return ChangesResult(changes=found, truncated=is_cut)
 
-    def _path_of(self, roots: Roots, entry: Entry) -> str:
+    def _path_of(self, roots: Roots, entry: FileRecord) -> str:
         return roots.told(changes.located_of(entry))
 
-    def _carry_out(self, roots: Roots, wanted: list[WantedFile], about: Origin) -> Record:
+    def _carry_out(self, roots: Roots, wanted: list[WantedFile], about: ChangeOrigin) -> Record:
         record = self._changer.carry_out(roots, wanted, about)
         try:
             with self._store.locked():
@@ -365,12 +365,12 @@ class Files:
             _log.warning("old backups cannot be removed: %s", error)
         return record
 
-    def _to_change(self, roots: Roots, path: str, root: str | None) -> Located:
+    def _to_change(self, roots: Roots, path: str, root: str | None) -> LocatedPath:
         located = locate(roots.roots, path, root)
         roots.admit_change(located)
         return located
 
-    def _existing(self, roots: Roots, located: Located) -> FileSnapshot:
+    def _existing(self, roots: Roots, located: LocatedPath) -> FileSnapshot:
         seen = self._changer.see(roots, located)
         if seen is None:
             raise roots.error_of(FileNotFoundError(2, "No such file"), located)
@@ -379,7 +379,7 @@ class Files:
     def _check_etag(
         self,
         roots: Roots,
-        located: Located,
+        located: LocatedPath,
         seen: FileSnapshot | None,
         etag: str | None,
         *,
@@ -413,7 +413,7 @@ def _wanted(command: ReadFile) -> reading.WantedPart:
 
 
 def _content_of(
-    roots: Roots, located: Located, part: reading.Part, facts: os.stat_result
+    roots: Roots, located: LocatedPath, part: reading.FileExcerpt, facts: os.stat_result
 ) -> FileContent:
     return FileContent(
         path=roots.told(located),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from holdfast.adapters.files.beneath import FOLDER, kind_of, open_file
 from holdfast.adapters.files.roots import Roots
-from holdfast.rules.files import Located
+from holdfast.rules.files import LocatedPath
 from holdfast.rules.text import ignore_files
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.files import FileEntry
@@ -19,7 +19,7 @@ MOST_NAMES = 20_000
 MOST_DEPTH = 30
 MOST_LOOKED_AT = 200_000
 LARGEST_IGNORE_FILE = 256 * 1024
-_Rules = tuple[tuple[int, tuple[ignore_files.Pattern, ...]], ...]
+_Rules = tuple[tuple[int, tuple[ignore_files.IgnorePattern, ...]], ...]
 """The ignore patterns in force, nearest last, each with the depth of its file's folder."""
 
 
@@ -34,7 +34,7 @@ class ListingQuery(NamedTuple):
     """Names below the folder: continue after this."""
 
 
-class Listing(NamedTuple):
+class FolderListing(NamedTuple):
     """What was found."""
 
     entries: list[FileEntry]
@@ -46,7 +46,7 @@ class Listing(NamedTuple):
 class Lister:
     """One listing."""
 
-    def __init__(self, roots: Roots, folder: Located, look: ListingQuery) -> None:
+    def __init__(self, roots: Roots, folder: LocatedPath, look: ListingQuery) -> None:
         if look.depth < 1 or look.limit < 1:
             raise UsageError("depth and limit are at least 1")
         self._roots = roots
@@ -60,7 +60,7 @@ class Lister:
         self._last: tuple[str, ...] = ()
         """The names of the entry that was looked at last."""
 
-    def look(self) -> Listing:
+    def look(self) -> FolderListing:
         entries: list[FileEntry] = []
         roots, folder = self._roots, self._folder
         with roots.opened_root(folder.root) as root, roots.explained(folder):
@@ -71,7 +71,7 @@ class Lister:
                 if len(entries) == self._look.limit:
                     self._is_cut = True
                     break
-        return Listing(entries, self._ignored, self._last if self._is_cut else None)
+        return FolderListing(entries, self._ignored, self._last if self._is_cut else None)
 
     def _rules_above(self, root: int) -> _Rules:
         rules: _Rules = ()
@@ -150,7 +150,7 @@ class Lister:
         return False
 
     def _entry(self, folder: int, below: tuple[str, ...], *, is_folder: bool) -> FileEntry | None:
-        located = Located(self._folder.root, (*self._folder.parts, *below))
+        located = LocatedPath(self._folder.root, (*self._folder.parts, *below))
         path = self._roots.told(located)
         is_denied = self._roots.denials.reason(located) is not None
         try:

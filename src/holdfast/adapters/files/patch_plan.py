@@ -9,7 +9,7 @@ from holdfast.adapters.files.reading import etag_of
 from holdfast.adapters.files.replacement import FileSnapshot
 from holdfast.adapters.files.roots import Roots
 from holdfast.rules.authority.path_scopes import shown
-from holdfast.rules.files import Located, locate
+from holdfast.rules.files import LocatedPath, locate
 from holdfast.rules.text import encoding, patching
 from holdfast.rules.text.unified_diff import FilePatch, parse
 from holdfast.vocabulary.errors import Conflict, HoldfastError, Refused
@@ -117,7 +117,7 @@ class PatchPlanner:
         return [WantedFile(target, None, data, executable=one.executable or None)], told
 
     def _deleted(
-        self, one: FilePatch, source: Located, seen: FileSnapshot
+        self, one: FilePatch, source: LocatedPath, seen: FileSnapshot
     ) -> tuple[list[WantedFile], PatchedFile]:
         data, _ = self._patched(one, seen.data)
         if encoding.decode(data)[0]:
@@ -130,14 +130,14 @@ class PatchPlanner:
         )
         return [WantedFile(source, seen, None)], told
 
-    def _existing(self, path: str) -> tuple[Located, FileSnapshot]:
+    def _existing(self, path: str) -> tuple[LocatedPath, FileSnapshot]:
         located = self._claimed(path)
         seen = self._changer.see(self._roots, located)
         if seen is None:
             raise _Reject("there is no such file")
         return located, seen
 
-    def _claimed(self, path: str) -> Located:
+    def _claimed(self, path: str) -> LocatedPath:
         located = locate(self._roots.roots, path, self._root)
         self._roots.admit_change(located)
         if located.relative in self._used:

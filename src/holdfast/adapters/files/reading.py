@@ -49,7 +49,7 @@ class WantedPart(NamedTuple):
             raise UsageError("base64 is read by from_byte and max_bytes, not by lines")
 
 
-class Part(NamedTuple):
+class FileExcerpt(NamedTuple):
     """What was read."""
 
     etag: str
@@ -67,7 +67,7 @@ class Part(NamedTuple):
     next_byte: int | None = None
 
 
-class Source:
+class ByteSource:
     """The bytes of an open file, or of a text made from them."""
 
     def __init__(self, descriptor: int, size: int, data: bytes | None = None) -> None:
@@ -86,10 +86,10 @@ class Source:
 
 def read(
     descriptor: int, facts: os.stat_result, wanted: WantedPart, data: bytes | None = None
-) -> Part:
+) -> FileExcerpt:
     """Read a part; `data` is the whole file if it was read already."""
     wanted.check()
-    source = Source(descriptor, facts.st_size, data)
+    source = ByteSource(descriptor, facts.st_size, data)
     etag, newlines, ends_open = _pass(source, facts)
     head = source.read(texts.LOOKED_AT, 0)
     mark, encoding = texts.mark_of(head)
@@ -99,18 +99,18 @@ def read(
         end = (wanted.from_byte or 0) + len(data)
         told = base64.b64encode(data).decode()
         following = end if end < source.size else None
-        return Part(etag, source.size, told, len(data), "base64", next_byte=following)
+        return FileExcerpt(etag, source.size, told, len(data), "base64", next_byte=following)
     if texts.is_binary(head):
-        return Part(etag, source.size, "", 0, "binary")
+        return FileExcerpt(etag, source.size, "", 0, "binary")
     size = source.size
     if encoding != "utf-8":
         if size > WIDE:
-            return Part(etag, size, "", 0, "binary")
+            return FileExcerpt(etag, size, "", 0, "binary")
         try:
             text, _ = texts.decode(source.read(WIDE, 0))
         except texts.NotText:
-            return Part(etag, size, "", 0, "binary")
-        source = Source(-1, 0, text.encode("utf-8", "surrogatepass"))
+            return FileExcerpt(etag, size, "", 0, "binary")
+        source = ByteSource(-1, 0, text.encode("utf-8", "surrogatepass"))
         newlines, ends_open = text.count("\n"), bool(text) and not text.endswith("\n")
     total = None if newlines is None else newlines + ends_open
     part = _lines(source, wanted, most, total, 0 if encoding != "utf-8" else len(mark))
@@ -119,7 +119,7 @@ def read(
     )
 
 
-def _pass(source: Source, facts: os.stat_result) -> tuple[str, int | None, bool]:
+def _pass(source: ByteSource, facts: os.stat_result) -> tuple[str, int | None, bool]:
     """Return the etag, the number of line ends, and whether the last line has none."""
     if source.size > WHOLE:
         etag = f"stat-{facts.st_ino:x}-{facts.st_size:x}-{facts.st_mtime_ns:x}"
@@ -139,7 +139,9 @@ def etag_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:ETAG_LENGTH]
 
 
-def _lines(source: Source, wanted: WantedPart, most: int, total: int | None, mark: int) -> Part:
+def _lines(
+    source: ByteSource, wanted: WantedPart, most: int, total: int | None, mark: int
+) -> FileExcerpt:
     first: int | None
     if wanted.tail is not None:
         start = _start_of_tail(source, wanted.tail, most, mark)
@@ -163,7 +165,7 @@ def _lines(source: Source, wanted: WantedPart, most: int, total: int | None, mar
         content, is_lossy = data.decode(), False
     except UnicodeDecodeError:
         content, is_lossy = data.decode("utf-8", "replace"), True
-    return Part(
+    return FileExcerpt(
         etag="",
         size=source.size,
         content=content,
@@ -178,7 +180,7 @@ def _lines(source: Source, wanted: WantedPart, most: int, total: int | None, mar
     )
 
 
-def _start_of_line(source: Source, line: int, mark: int) -> int:
+def _start_of_line(source: ByteSource, line: int, mark: int) -> int:
     """Return where a line begins; the end of the file if it has fewer lines."""
     if line == 1:
         return mark
@@ -196,7 +198,7 @@ def _start_of_line(source: Source, line: int, mark: int) -> int:
     return source.size
 
 
-def _start_of_tail(source: Source, lines: int, most: int, mark: int) -> int:
+def _start_of_tail(source: ByteSource, lines: int, most: int, mark: int) -> int:
     """Return where the last lines begin, as far as they fit."""
     end = source.size
     lowest = max(mark, end - most)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from holdfast.adapters.files.beneath import FILE, NoFile, Opener, kind_of
-from holdfast.adapters.files.change_store import State
+from holdfast.adapters.files.change_store import FileState
 from holdfast.adapters.files.reading import WHOLE
 from holdfast.vocabulary.errors import Refused
 
@@ -34,10 +34,10 @@ class FileSnapshot(NamedTuple):
     facts: os.stat_result
 
     @property
-    def state(self) -> State:
+    def state(self) -> FileState:
         facts = self.facts
         hashed = hashlib.sha256(self.data).hexdigest()
-        return State(hashed, len(self.data), facts.st_mode & 0o7777, facts.st_uid, facts.st_gid)
+        return FileState(hashed, len(self.data), facts.st_mode & 0o7777, facts.st_uid, facts.st_gid)
 
 
 def see(opener: Opener, folder: int, name: str) -> FileSnapshot | None:
@@ -97,7 +97,7 @@ def prepare(
     folder: int,
     temporary: str,
     data: bytes,
-    state: State | None,
+    state: FileState | None,
     like: str | None,
     *,
     executable: bool | None = None,
@@ -133,7 +133,7 @@ def with_executable(mode: int, *, is_executable: bool) -> int:
     return mode | (mode & 0o444) >> 2 if is_executable else mode & ~0o111
 
 
-def _keep_owner(opened: int, state: State) -> None:
+def _keep_owner(opened: int, state: FileState) -> None:
     facts = os.fstat(opened)
     if (facts.st_uid, facts.st_gid) == (state.uid, state.gid):
         return

@@ -10,7 +10,7 @@ from copy import copy
 
 from holdfast.adapters.files.beneath import FOLDER, NoFile, Opener, best, open_file
 from holdfast.rules.authority.path_scopes import shown
-from holdfast.rules.files import Denials, Located, Root, locate, told
+from holdfast.rules.files import Denials, LocatedPath, Root, locate, told
 from holdfast.vocabulary.errors import Failed, HoldfastError, NotFound, Refused, UsageError
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.specs.files import FilesSpec
@@ -40,7 +40,7 @@ class Roots:
         self.denials = Denials(spec.deny, [(os.path.realpath(path), why) for path, why in never()])
         self.opener = opener or best()
 
-    def denying(self, reason: Callable[[Located], str | None] | None) -> Roots:
+    def denying(self, reason: Callable[[LocatedPath], str | None] | None) -> Roots:
         """Return the same roots for a caller to whom more is denied."""
         if reason is None:
             return self
@@ -48,19 +48,19 @@ class Roots:
         roots.denials = self.denials.and_also(reason)
         return roots
 
-    def locate(self, path: str, root: str | None = None) -> Located:
+    def locate(self, path: str, root: str | None = None) -> LocatedPath:
         """Return the place of a path; raises Refused if it may not be looked at."""
         located = locate(self.roots, path, root)
         self.admit(located)
         return located
 
-    def admit(self, located: Located) -> None:
+    def admit(self, located: LocatedPath) -> None:
         """Raise Refused if it is denied."""
         reason = self.denials.reason(located)
         if reason is not None:
             raise Refused(f'"{self.shown(located)}" is denied: {reason}', "", self._about(located))
 
-    def admit_change(self, located: Located) -> None:
+    def admit_change(self, located: LocatedPath) -> None:
         """Raise Refused if it may not be changed."""
         self.admit(located)
         for root in (located.root, self._innermost(located)):
@@ -79,7 +79,7 @@ class Roots:
                 "use fewer folders",
             )
 
-    def _innermost(self, located: Located) -> Root:
+    def _innermost(self, located: LocatedPath) -> Root:
         """Return the innermost root: a root may lie in another one and be read-only."""
         absolute = f"{located.absolute}/".casefold()
         within = [
@@ -89,13 +89,13 @@ class Roots:
         ]
         return max(within, key=lambda root: len(root.path), default=located.root)
 
-    def told(self, located: Located) -> str:
+    def told(self, located: LocatedPath) -> str:
         return told(self.roots, located)
 
-    def shown(self, located: Located) -> str:
+    def shown(self, located: LocatedPath) -> str:
         return shown(self.told(located))
 
-    def _about(self, located: Located) -> dict[str, str]:
+    def _about(self, located: LocatedPath) -> dict[str, str]:
         return {"path": self.told(located)}
 
     @contextmanager
@@ -112,7 +112,7 @@ class Roots:
             os.close(descriptor)
 
     @contextmanager
-    def opened(self, located: Located) -> Iterator[tuple[int, os.stat_result]]:
+    def opened(self, located: LocatedPath) -> Iterator[tuple[int, os.stat_result]]:
         """Open a file for reading."""
         with self.opened_root(located.root) as root, self.explained(located):
             descriptor, facts = open_file(self.opener, root, located.parts)
@@ -122,7 +122,7 @@ class Roots:
                 os.close(descriptor)
 
     @contextmanager
-    def opened_folder(self, located: Located) -> Iterator[int]:
+    def opened_folder(self, located: LocatedPath) -> Iterator[int]:
         with self.opened_root(located.root) as root, self.explained(located):
             descriptor = self.opener(root, located.parts, FOLDER)
             try:
@@ -131,14 +131,14 @@ class Roots:
                 os.close(descriptor)
 
     @contextmanager
-    def explained(self, located: Located) -> Iterator[None]:
+    def explained(self, located: LocatedPath) -> Iterator[None]:
         """Turn errors of the system into errors that say what to do."""
         try:
             yield
         except OSError as error:
             raise self.error_of(error, located) from None
 
-    def error_of(self, error: OSError, located: Located) -> HoldfastError:
+    def error_of(self, error: OSError, located: LocatedPath) -> HoldfastError:
         name, about = self.shown(located), self._about(located)
         if isinstance(error, NoFile):
             hint = "`list_files` lists it" if error.kind == "directory" else "only files are read"
@@ -163,7 +163,7 @@ class Roots:
             return Refused(f'"{name}" is no file', "only files are read", about)
         return Failed(f'"{name}": {error.strerror or error}', "", about)
 
-    def _link(self, located: Located) -> tuple[str, str]:
+    def _link(self, located: LocatedPath) -> tuple[str, str]:
         """Return which of the names is a link, and where it leads."""
         try:
             with self.opened_root(located.root) as root:
@@ -184,8 +184,8 @@ class Roots:
         finally:
             os.close(folder)
 
-    def _about_link(self, located: Located, depth: int, target: str) -> tuple[str, str]:
-        link = Located(located.root, located.parts[:depth])
+    def _about_link(self, located: LocatedPath, depth: int, target: str) -> tuple[str, str]:
+        link = LocatedPath(located.root, located.parts[:depth])
         message = f'"{self.shown(link)}" is a link, and links are not followed'
         folder = os.path.dirname(link.absolute)
         led = os.path.normpath(os.path.join(folder, target, *located.parts[depth:]))
@@ -195,11 +195,11 @@ class Roots:
             return message, "it leads out of the roots"
         return message, f'it leads to "{self.shown(meant)}": name that'
 
-    def _guess(self, located: Located) -> str:
+    def _guess(self, located: LocatedPath) -> str:
         """Return a hint with a similar name in the same folder."""
         if not located.parts:
             return ""
-        folder = Located(located.root, located.parts[:-1])
+        folder = LocatedPath(located.root, located.parts[:-1])
         try:
             with self.opened_root(located.root) as root:
                 descriptor = self.opener(root, folder.parts, FOLDER)
@@ -213,7 +213,7 @@ class Roots:
         near = closest(located.parts[-1], names)
         if near is None:
             return "`list_files` lists what there is"
-        meant = Located(located.root, (*folder.parts, near))
+        meant = LocatedPath(located.root, (*folder.parts, near))
         if self.denials.reason(meant) is not None:
             return "`list_files` lists what there is"
         return f'did you mean "{self.shown(meant)}"?'

@@ -13,34 +13,40 @@ import msgspec
 
 from holdfast.adapters.files import replacement
 from holdfast.adapters.files.beneath import FILE, FOLDER, Opener
-from holdfast.adapters.files.change_store import MOST_RECORDS, ChangeStore, Entry, Record, State
+from holdfast.adapters.files.change_store import (
+    MOST_RECORDS,
+    ChangeStore,
+    FileRecord,
+    FileState,
+    Record,
+)
 from holdfast.adapters.files.reading import ETAG_LENGTH
 from holdfast.adapters.files.replacement import FileSnapshot
 from holdfast.adapters.own_log import logger
-from holdfast.rules.files import Located, Root
+from holdfast.rules.files import LocatedPath, Root
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.files import ChangedFile, FileChange
 
-PathOf = Callable[[Entry], str]
+PathOf = Callable[[FileRecord], str]
 _log = logger("files")
 
 
-def located_of(entry: Entry) -> Located:
+def located_of(entry: FileRecord) -> LocatedPath:
     """Return the place of an entry, whatever the roots are now."""
     parts = tuple(os.fsdecode(unquote_to_bytes(entry.path)).split("/"))
-    return Located(Root(entry.root, entry.folder, entry.folder, True), parts)
+    return LocatedPath(Root(entry.root, entry.folder, entry.folder, True), parts)
 
 
-def is_of(entry: Entry, located: Located) -> bool:
+def is_of(entry: FileRecord, located: LocatedPath) -> bool:
     own = located_of(entry)
     return own.root.path == located.root.path and own.parts == located.parts
 
 
-def etag_in(state: State | None) -> str | None:
+def etag_in(state: FileState | None) -> str | None:
     return None if state is None else state.hash[:ETAG_LENGTH]
 
 
-def changed_file(entry: Entry, path: str, *, undone: bool = False) -> ChangedFile:
+def changed_file(entry: FileRecord, path: str, *, undone: bool = False) -> ChangedFile:
     before, after = entry.before, entry.after
     return ChangedFile(
         path=path,
@@ -64,19 +70,19 @@ class UndoneFiles:
             places = {(one.folder, one.path) for one in self.entries_left(record)}
             self._by_change.setdefault(record.undoes, set()).update(places)
 
-    def has(self, record: Record, entry: Entry) -> bool:
+    def has(self, record: Record, entry: FileRecord) -> bool:
         return (entry.folder, entry.path) in self._by_change.get(record.id, ())
 
-    def entries_left(self, record: Record) -> list[Entry]:
+    def entries_left(self, record: Record) -> list[FileRecord]:
         return [entry for entry in record.entries if not self.has(record, entry)]
 
 
 def list_changes(
     store: ChangeStore,
-    located: Located | None,
+    located: LocatedPath | None,
     limit: int,
     path_of: PathOf,
-    is_shown: Callable[[Entry], bool],
+    is_shown: Callable[[FileRecord], bool],
 ) -> tuple[list[FileChange], bool]:
     """Return the newest changes of files that may be shown, and whether there are more."""
     found: list[FileChange] = []
@@ -107,8 +113,8 @@ def list_changes(
 
 
 def newest_to_undo(
-    store: ChangeStore, located: Located | None, session: str | None
-) -> tuple[Record, list[Entry]] | None:
+    store: ChangeStore, located: LocatedPath | None, session: str | None
+) -> tuple[Record, list[FileRecord]] | None:
     """Return the newest change that is not completely undone."""
     undone = UndoneFiles()
     for record in _recent(store):
@@ -176,7 +182,11 @@ def roll_back(
 
 
 def _take_back(
-    entry: Entry, located: Located, store: ChangeStore, opener: Opener, under_way: StepProgress
+    entry: FileRecord,
+    located: LocatedPath,
+    store: ChangeStore,
+    opener: Opener,
+    under_way: StepProgress,
 ) -> bool:
     """Restore a file in the folder that was opened for it, wherever that is by now."""
     is_done = True
@@ -193,7 +203,7 @@ def _take_back(
     return is_done
 
 
-def _give_back(entry: Entry, located: Located, store: ChangeStore, opener: Opener) -> bool:
+def _give_back(entry: FileRecord, located: LocatedPath, store: ChangeStore, opener: Opener) -> bool:
     """Restore a file after the death of the process that changed it; return whether it worked."""
     root = os.open(located.root.path, FOLDER)
     try:
@@ -213,12 +223,12 @@ def _give_back(entry: Entry, located: Located, store: ChangeStore, opener: Opene
         os.close(root)
 
 
-def _drop_prepared(entry: Entry, folder: int) -> None:
+def _drop_prepared(entry: FileRecord, folder: int) -> None:
     if entry.temporary:
         replacement.drop(folder, entry.temporary)
 
 
-def _restore(entry: Entry, folder: int, name: str, store: ChangeStore, opener: Opener) -> bool:
+def _restore(entry: FileRecord, folder: int, name: str, store: ChangeStore, opener: Opener) -> bool:
     before, now = entry.before, replacement.see(opener, folder, name)
     if is_as(now, before):
         if before is not None and now is not None and now.state.mode != before.mode:
@@ -245,7 +255,9 @@ def _restore(entry: Entry, folder: int, name: str, store: ChangeStore, opener: O
     return True
 
 
-def is_as(now: FileSnapshot | None, state: State | None, other: State | None = None) -> bool:
+def is_as(
+    now: FileSnapshot | None, state: FileState | None, other: FileState | None = None
+) -> bool:
     """Return whether a file is in this state. The mode counts only if it is all that differs."""
     if now is None or state is None:
         return now is None and state is None

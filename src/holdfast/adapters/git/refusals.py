@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.git.repository import Repository
 from holdfast.rules.authority.path_scopes import shown
-from holdfast.rules.files import Located, locate
+from holdfast.rules.files import LocatedPath, locate
 from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
 
 
@@ -40,7 +40,7 @@ def wrong_link(roots: Roots, repository: Repository, path: str, target: str) -> 
     return None if _is_offered(roots, located) else f'"{shown(target)}", which is denied'
 
 
-def _is_offered(roots: Roots, located: Located) -> bool:
+def _is_offered(roots: Roots, located: LocatedPath) -> bool:
     """Return whether a path, and for a folder what is in it, is offered."""
     inside = located._replace(parts=(*located.parts, "_"))
     return all(roots.denials.reason(one) is None for one in (located, inside))

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from holdfast.adapters.files.beneath import FILE, FOLDER, Opener
 from holdfast.adapters.files.roots import Roots
-from holdfast.rules.files import REPOSITORIES, Located, Root
+from holdfast.rules.files import REPOSITORIES, LocatedPath, Root
 from holdfast.vocabulary.errors import NotFound, Refused
 
 _LONGEST_POINTER = 4096
@@ -66,7 +66,7 @@ class Anchor(NamedTuple):
 class Repository(NamedTuple):
     """A work tree with its repository, while it is open."""
 
-    place: Located
+    place: LocatedPath
     tree: Anchor
     data: Anchor
     common: Anchor
@@ -100,7 +100,7 @@ class Repository(NamedTuple):
     def root(self) -> Root:
         return self.place.root
 
-    def inside(self, located: Located) -> str:
+    def inside(self, located: LocatedPath) -> str:
         """Return a path below it as git names it."""
         depth = len(self.place.parts)
         is_below = located.root == self.place.root and located.parts[:depth] == self.place.parts
@@ -111,10 +111,10 @@ class Repository(NamedTuple):
             )
         return "/".join(located.parts[depth:])
 
-    def place_of(self, path: str) -> Located:
+    def place_of(self, path: str) -> LocatedPath:
         """Return the place of a path that git names."""
         parts = tuple(part for part in path.split("/") if part not in ("", "."))
-        return Located(self.place.root, (*self.place.parts, *parts))
+        return LocatedPath(self.place.root, (*self.place.parts, *parts))
 
     def check_same(self) -> None:
         """Raise Refused if one of its folders was moved or replaced."""
@@ -126,7 +126,7 @@ class Repository(NamedTuple):
 
 
 def find(
-    start: Located,
+    start: LocatedPath,
     roots: Roots,
     stack: ExitStack,
     *,
@@ -140,7 +140,7 @@ def find(
     with roots.explained(start):
         top = opening.root(start.root)
         for depth in range(len(start.parts), -1, -1):
-            place = Located(start.root, start.parts[:depth])
+            place = LocatedPath(start.root, start.parts[:depth])
             is_named = depth == len(start.parts) and not may_be_missing
             folder = opening.below(top, place, may_be_missing=not is_named)
             if folder is None:
@@ -172,7 +172,7 @@ class _Opening:
             self._tops[root.path] = self._stack.enter_context(self._roots.opened_root(root))
         return self._tops[root.path]
 
-    def below(self, top: int, place: Located, *, may_be_missing: bool) -> int | None:
+    def below(self, top: int, place: LocatedPath, *, may_be_missing: bool) -> int | None:
         """Return the descriptor of a folder; None: there is none, but there may be one above."""
         try:
             return self._keep(self._open(top, place.parts, FOLDER))
@@ -190,7 +190,7 @@ class _Opening:
                 return None
             raise
 
-    def repository(self, place: Located, folder: int, found: os.stat_result) -> Repository:
+    def repository(self, place: LocatedPath, folder: int, found: os.stat_result) -> Repository:
         tree = Anchor(folder, place.absolute)
         pointer = f"{place.absolute}/.git"
         if stat.S_ISDIR(found.st_mode):
@@ -305,7 +305,7 @@ class _Opening:
                 root = max(within, key=lambda one: len(one.path))
                 rest = name[len(root.path.rstrip("/")) :]
                 parts = tuple(part for part in rest.split("/") if part)
-                self._refuse_denied(Located(root, parts), why)
+                self._refuse_denied(LocatedPath(root, parts), why)
                 return Anchor(self._keep(self._open(self.root(root), parts, flags)), name)
             if not self._allow_outside:
                 raise Refused(f"this repository is refused: {why}, below no root", _HINT)
@@ -315,7 +315,7 @@ class _Opening:
         except OSError as error:
             raise Refused(f"this repository is refused: {why}: {error.strerror}") from None
 
-    def _refuse_denied(self, located: Located, why: str) -> None:
+    def _refuse_denied(self, located: LocatedPath, why: str) -> None:
         """Refuse a denied place, because git quotes files that it does not understand.
 
         Data of one repository may be reached from another.

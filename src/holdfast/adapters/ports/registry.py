@@ -17,13 +17,13 @@ import msgspec
 
 from holdfast.adapters.own_log import logger
 from holdfast.rules import ports as port_leases
-from holdfast.rules.ports import Holder, Lease, LeaseRequest
+from holdfast.rules.ports import LeaseHolder, PortLease, PortRequest
 from holdfast.system.places import lock_is_held
 from holdfast.system.private_files import NotPlain, open_plain, read_plain, replace_file
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.readers import reader
 
-_decode = reader(list[Lease])
+_decode = reader(list[PortLease])
 LOCK_SECONDS = 5.0
 """How long to wait for another Holdfast: it holds the lock for milliseconds, unless it is stopped.
 """
@@ -45,7 +45,7 @@ class PortRegistry:
         """Return the ports of a service, the same as before if they are free; raises
         `PortUnavailable`.
         """
-        asked = LeaseRequest(self._holder(service), self._project, ports, span, time.time())
+        asked = PortRequest(self._holder(service), self._project, ports, span, time.time())
         with self._locked():
             found, leases = port_leases.assign(self._load(), asked, is_free, lock_is_held)
             try:
@@ -62,26 +62,26 @@ class PortRegistry:
     def forget(self, service: str) -> None:
         self._change(lambda leases: port_leases.without(leases, self._holder(service)))
 
-    def all(self) -> list[Lease]:
+    def all(self) -> list[PortLease]:
         """Return every lease, except those of Holdfasts that are gone."""
         try:
             return self._load()
         except OSError as error:
             raise Failed(f"the list of leases cannot be read: {error}") from error
 
-    def is_own(self, lease: Lease) -> bool:
+    def is_own(self, lease: PortLease) -> bool:
         """Return whether it is a lease of this Holdfast."""
         return lease.state == self._state
 
-    def _change(self, change: Callable[[list[Lease]], list[Lease]]) -> None:
+    def _change(self, change: Callable[[list[PortLease]], list[PortLease]]) -> None:
         with self._locked():
             before = self._load()
             after = change(before)
             if after != before:
                 self._save(after)
 
-    def _holder(self, service: str) -> Holder:
-        return Holder(self._state, service)
+    def _holder(self, service: str) -> LeaseHolder:
+        return LeaseHolder(self._state, service)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -97,7 +97,7 @@ class PortRegistry:
         finally:
             os.close(lock)
 
-    def _load(self) -> list[Lease]:
+    def _load(self) -> list[PortLease]:
         try:
             leases = _decode(read_plain(self._path))
         except FileNotFoundError:
@@ -110,7 +110,7 @@ class PortRegistry:
         # The leases of a removed state folder are void.
         return [lease for lease in leases if os.path.isdir(lease.state)]
 
-    def _save(self, leases: list[Lease]) -> None:
+    def _save(self, leases: list[PortLease]) -> None:
         replace_file(self._path, msgspec.json.format(msgspec.json.encode(leases)))
 
 

@@ -27,7 +27,7 @@ _FACTS = re.compile(
 _LINES = re.compile(rb'"lines":\{"(?P<kind>text|bytes)":"')
 
 
-class _Data(msgspec.Struct):
+class _TextOrBytes(msgspec.Struct):
     text: str | None = None
     encoded: str | None = msgspec.field(default=None, name="bytes")
 
@@ -43,8 +43,8 @@ class _Submatch(msgspec.Struct):
 
 
 class _Body(msgspec.Struct):
-    path: _Data | None = None
-    lines: _Data | None = None
+    path: _TextOrBytes | None = None
+    lines: _TextOrBytes | None = None
     line_number: int | None = None
     absolute_offset: int = 0
     submatches: list[_Submatch] = []
@@ -55,7 +55,7 @@ class _Event(msgspec.Struct):
     data: _Body
 
 
-class Event(NamedTuple):
+class RipgrepEvent(NamedTuple):
     """One event; `kind` is begin, end, match, context or summary."""
 
     kind: str
@@ -84,7 +84,7 @@ class EventReader:
         self._buffer = bytearray()
         self._long: _Long | None = None
 
-    def feed(self, data: bytes) -> Iterator[Event]:
+    def feed(self, data: bytes) -> Iterator[RipgrepEvent]:
         at = 0
         while True:
             end = data.find(b"\n", at)
@@ -104,7 +104,7 @@ class EventReader:
                 yield event
             at = end + 1
 
-    def _finish(self) -> Event | None:
+    def _finish(self) -> RipgrepEvent | None:
         if self._long is not None:
             long, self._long = self._long, None
             return long.event()
@@ -119,11 +119,11 @@ class EventReader:
         body = event.data
         path = _name(body.path.raw()) if body.path is not None else ""
         if body.lines is None:
-            return Event(event.type, path)
+            return RipgrepEvent(event.type, path)
         start = body.submatches[0].start if body.submatches else None
         number, offset = body.line_number or 0, body.absolute_offset
         spans = tuple((found.start, found.end) for found in body.submatches)
-        return Event(event.type, path, number, offset, body.lines.raw(), start, spans=spans)
+        return RipgrepEvent(event.type, path, number, offset, body.lines.raw(), start, spans=spans)
 
 
 class _Long:
@@ -149,7 +149,7 @@ class _Long:
         if len(self._facts) < _FACTS_BYTES:
             self._facts += data[: _FACTS_BYTES - len(self._facts)]
 
-    def event(self) -> Event | None:
+    def event(self) -> RipgrepEvent | None:
         head = bytes(self._head)
         kind = "match" if head.startswith(b'{"type":"match"') else "context"
         lines, facts = _LINES.search(head), _FACTS.match(self._facts)
@@ -160,7 +160,7 @@ class _Long:
         number = int(facts["line"]) if facts["line"] != b"null" else 0
         start = int(facts["start"]) if facts["start"] is not None else None
         match = _beginning(facts["match"] or b"", facts["kind"] or b"text")
-        return Event(kind, path, number, int(facts["offset"]), text, start, False, match)
+        return RipgrepEvent(kind, path, number, int(facts["offset"]), text, start, False, match)
 
 
 def _path_in(head: bytes) -> str | None:
@@ -170,7 +170,7 @@ def _path_in(head: bytes) -> str | None:
     try:
         text = head[place + len(b'"path":') :].decode("utf-8", "replace")
         found, _ = json.JSONDecoder().raw_decode(text)
-        return _name(msgspec.convert(found, _Data).raw())
+        return _name(msgspec.convert(found, _TextOrBytes).raw())
     except (ValueError, msgspec.MsgspecError):
         return None
 

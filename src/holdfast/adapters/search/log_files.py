@@ -13,7 +13,7 @@ from holdfast.logbook.reader import Reader
 LONGEST_HALF = 64 * 1024
 
 
-class Part(NamedTuple):
+class SearchRange(NamedTuple):
     """One file of a segment, and the range of its bytes to search."""
 
     path: str
@@ -27,7 +27,7 @@ class Part(NamedTuple):
 class Torn(NamedTuple):
     """A line that begins at the end of one segment and ends in the next."""
 
-    part: Part
+    part: SearchRange
     """Where it begins."""
     offset: int
     next_path: str
@@ -42,7 +42,7 @@ def parts(
     since: float | None,
     until: float | None,
     stream: Stream | None,
-) -> list[Part]:
+) -> list[SearchRange]:
     """Return the files that may hold lines of a range, oldest first, both streams of a segment
     together. With `after`, only lines that begin behind this position count.
     """
@@ -51,7 +51,7 @@ def parts(
     if since is not None:
         start = max(start, reader.since(since).out)
     end = None if until is None else reader.since(until).out
-    found: list[Part] = []
+    found: list[SearchRange] = []
     for view in reader.views():
         extent = view.end()
         # What is written but not yet indexed belongs to the last segment.
@@ -66,11 +66,11 @@ def parts(
             first = view.bytes_before(number, start) if start > view.base else 0
             last = view.bytes_before(number, end) if end is not None and end < extent else None
             if last is None or last > first:
-                found.append(Part(path, view.number, name, first, last))
+                found.append(SearchRange(path, view.number, name, first, last))
     return found
 
 
-def torn_lines(found: Sequence[Part]) -> list[Torn]:
+def torn_lines(found: Sequence[SearchRange]) -> list[Torn]:
     """Return the lines of these files that the change of a segment has cut in two."""
     lines = []
     following = {(part.stream, part.segment): part for part in found}
@@ -81,7 +81,7 @@ def torn_lines(found: Sequence[Part]) -> list[Torn]:
     return lines
 
 
-def _torn(part: Part, after: Part) -> Torn | None:
+def _torn(part: SearchRange, after: SearchRange) -> Torn | None:
     try:
         with open(part.path, "rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -21,7 +21,7 @@ from holdfast.adapters.store.database import Database, Statement
 from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord, StoredState
 from holdfast.secrets.redaction import redact, redact_fields
 from holdfast.vocabulary.errors import Failed
-from holdfast.vocabulary.events import Event, Kind
+from holdfast.vocabulary.events import Event, EventKind
 from holdfast.vocabulary.history import RunRecord
 
 MAX_EVENTS = 100_000
@@ -95,7 +95,7 @@ class StateStore:
 
     def event(
         self,
-        kind: Kind,
+        kind: EventKind,
         service: str | None = None,
         run_id: str | None = None,
         **data: Any,
@@ -291,7 +291,7 @@ class StateStore:
                 waiter.set_result(None)
         if self._dropped:
             lost, self._dropped = self._dropped, 0
-            self.event(Kind.EVENTS_DROPPED, lost=lost, why="they could not be written")
+            self.event(EventKind.EVENTS_DROPPED, lost=lost, why="they could not be written")
         if self._statements or self._services or self._forgettable:
             self._schedule()
 
@@ -332,7 +332,7 @@ class StateStore:
         oldest_seq, oldest_time = self._seq - MAX_EVENTS, time.time() - MAX_EVENT_AGE_SECONDS
         if oldest_seq > 0:
             self._statements.append(("DELETE FROM events WHERE seq <= ?", (oldest_seq,)))
-            self.event(Kind.EVENTS_DROPPED, up_to=oldest_seq)
+            self.event(EventKind.EVENTS_DROPPED, up_to=oldest_seq)
         by_age = """DELETE FROM events WHERE seq < coalesce(
             (SELECT seq FROM events WHERE time >= ? ORDER BY seq LIMIT 1), 0)"""
         self._statements.append((by_age, (oldest_time,)))

@@ -23,7 +23,7 @@ READ_BYTES = 16 * 1024
 _HEAD = struct.Struct("iIII")
 
 
-class FileChange(NamedTuple):
+class InotifyEvent(NamedTuple):
     """A change of a name in a folder; without a name, of the folder itself.
 
     After an overflow nothing is known.
@@ -74,7 +74,7 @@ class Inotify:
                 if error.errno != errno.EINVAL:
                     raise
 
-    def read(self) -> Iterator[FileChange]:
+    def read(self) -> Iterator[InotifyEvent]:
         """Yield the changes since the last call."""
         try:
             data = os.read(self.fd, READ_BYTES)
@@ -87,7 +87,7 @@ class Inotify:
             name = data[begin : begin + length].rstrip(b"\0")
             place = begin + length
             if mask & OVERFLOW:
-                yield FileChange("", "", False, False, False, is_overflow=True)
+                yield InotifyEvent("", "", False, False, False, is_overflow=True)
                 continue
             folder = self._paths.get(number) or self._just_added(number)
             if folder is None:
@@ -99,13 +99,13 @@ class Inotify:
             elif name:
                 is_new = bool(mask & (CREATE | MOVED_TO))
                 is_moved_away = bool(mask & MOVED_FROM)
-                yield FileChange(
+                yield InotifyEvent(
                     folder, os.fsdecode(name), bool(mask & ISDIR), is_new, is_moved_away
                 )
             elif mask & (MOVE_SELF | DELETE_SELF):
                 if mask & MOVE_SELF:
                     self.drop(folder)
-                yield FileChange(folder, "", is_folder=True, is_new=False, is_moved_away=True)
+                yield InotifyEvent(folder, "", is_folder=True, is_new=False, is_moved_away=True)
 
     def close(self) -> None:
         os.close(self.fd)

@@ -14,7 +14,7 @@ from holdfast.app.audit.auditor import Auditor
 from holdfast.app.authority import service_scopes
 from holdfast.app.registry import Answer
 from holdfast.engine.authority.approvals import PendingApproval
-from holdfast.rules.authority.permissions import Verdict
+from holdfast.rules.authority.permissions import PermissionVerdict
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.command import Command, Result
 from holdfast.vocabulary.errors import Refused
@@ -44,8 +44,8 @@ class ApprovalRequests:
         context: Context,
         auditor: Auditor,
         is_valid: Callable[[Actor], bool],
-        judge: Callable[[Actor, Command], tuple[Command, Verdict]],
-        refuse: Callable[[Actor, Command, Verdict], Refused],
+        judge: Callable[[Actor, Command], tuple[Command, PermissionVerdict]],
+        refuse: Callable[[Actor, Command, PermissionVerdict], Refused],
         handle: Callable[[Actor, Command, str], Answer],
     ) -> None:
         self._context = context
@@ -56,7 +56,7 @@ class ApprovalRequests:
         self._handle = handle
         self._work: set[asyncio.Task[Result]] = set()
 
-    def begin(self, actor: Actor, command: Command, verdict: Verdict) -> PendingAnswer:
+    def begin(self, actor: Actor, command: Command, verdict: PermissionVerdict) -> PendingAnswer:
         assert verdict.confirm is not None
         touched = service_scopes.all_targets(self._context.roster, command)
         record = self._auditor.facts(actor, command)
@@ -66,7 +66,7 @@ class ApprovalRequests:
             )
         except Refused as refused:
             raise self._refuse(
-                actor, command, Verdict(False, refused.message, "approval", refused.hint)
+                actor, command, PermissionVerdict(False, refused.message, "approval", refused.hint)
             ) from None
         task = asyncio.get_running_loop().create_task(self._wait(pending))
         self._work.add(task)
@@ -86,11 +86,11 @@ class ApprovalRequests:
             by = f"{info.by} rejected it" if info.state == "rejected" else ""
             why = ": ".join(word for word in (by, info.why) if word)
             hint = f"{info.approval} is {info.state}; ask again if need be"
-            raise self._refuse(actor, command, Verdict(False, why, "approval", hint))
+            raise self._refuse(actor, command, PermissionVerdict(False, why, "approval", hint))
         # Rights may have been taken back, or a lockdown begun, since it was asked.
         command, verdict = self._judge(actor, command)
         if not self._is_valid(actor):
-            verdict = Verdict(False, "its token was taken back, or has expired", "token")
+            verdict = PermissionVerdict(False, "its token was taken back, or has expired", "token")
         if not verdict.is_allowed:
             raise self._refuse(actor, command, verdict)
         reason = f"{verdict.reason}; approved by {info.by}"

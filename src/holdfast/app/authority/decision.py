@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from holdfast.app.authority import path_scopes, service_scopes
-from holdfast.rules.authority.permissions import Verdict, permit
+from holdfast.rules.authority.permissions import PermissionVerdict, permit
 from holdfast.vocabulary.actors import UNLIMITED, Actor, Target
 from holdfast.vocabulary.command import Command
 
@@ -28,7 +28,7 @@ def decide(
     command: Command,
     *,
     is_approved: bool = False,
-) -> tuple[Command, Verdict]:
+) -> tuple[Command, PermissionVerdict]:
     """Return the command narrowed to what its actor may see, and the verdict about it."""
     targets: tuple[Target, ...] = ()
     if actor.scopes is not UNLIMITED:

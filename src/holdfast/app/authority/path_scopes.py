@@ -16,23 +16,25 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.rules.authority import policies
 from holdfast.rules.authority.path_scopes import PathTarget, is_covered
-from holdfast.rules.authority.policies import Request
+from holdfast.rules.authority.policies import PolicyRequest
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.command import Command
 from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
 
 if TYPE_CHECKING:
     from holdfast.app.context import Context
-    from holdfast.rules.files import Located
+    from holdfast.rules.files import LocatedPath
 
 LONGEST_PATCH = 512 * 1024
 """Of a patch whose paths are judged: it is parsed on the loop."""
 
-Denial = Callable[["Located"], "str | None"]
+Denial = Callable[["LocatedPath"], "str | None"]
 """Returns the reason why a place is denied to the caller, or None if it is not."""
 
 _NOWHERE = ""
-_judged_repository: ContextVar[Located | str | None] = ContextVar("judged_repository", default=None)
+_judged_repository: ContextVar[LocatedPath | str | None] = ContextVar(
+    "judged_repository", default=None
+)
 """The folder of the repository that the current command was judged by; None: by none."""
 _denied_in_repository: ContextVar[Denial | None] = ContextVar("denied_in_repository", default=None)
 """What is denied to the caller of the current git command."""
@@ -82,7 +84,7 @@ def all_targets(context: Context, command: Command) -> tuple[PathTarget, ...]:
     return tuple(dict.fromkeys(target_of(located, project) for located in found))
 
 
-def target_of(located: Located, project: str) -> PathTarget:
+def target_of(located: LocatedPath, project: str) -> PathTarget:
     return _target(located.absolute, project)
 
 
@@ -95,7 +97,7 @@ def denial(context: Context, actor: Actor, command: Command) -> Denial | None:
         return by_policies
     project = context.workspace.files.project
 
-    def reason(located: Located) -> str | None:
+    def reason(located: LocatedPath) -> str | None:
         target = target_of(located, project)
         for patterns in limits:
             if not is_covered(target, patterns):
@@ -110,7 +112,7 @@ def is_in_repository(command: Command) -> bool:
     return command.about_files and "repository" in command.__struct_fields__
 
 
-async def repository_of(context: Context, command: Command) -> Located | None:
+async def repository_of(context: Context, command: Command) -> LocatedPath | None:
     """Return the folder of the repository that a command would act on; None: it would fail."""
     try:
         roots = await context.workspace.files.made_roots()
@@ -122,7 +124,7 @@ async def repository_of(context: Context, command: Command) -> Located | None:
 
 
 @contextmanager
-def judged_by(place: Located | None) -> Iterator[None]:
+def judged_by(place: LocatedPath | None) -> Iterator[None]:
     """Judge and do a command by the repository in this folder and no other."""
     token = _judged_repository.set(_NOWHERE if place is None else place)
     try:
@@ -131,7 +133,7 @@ def judged_by(place: Located | None) -> Iterator[None]:
         _judged_repository.reset(token)
 
 
-def check_judged(place: Located) -> None:
+def check_judged(place: LocatedPath) -> None:
     """Raise Refused if the repository that was found is not the one that was judged."""
     judged = _judged_repository.get()
     if judged is not None and judged != place:
@@ -161,7 +163,7 @@ def confine(context: Context, working_dir: str, usual: str | None = None) -> str
     its service. Raises Refused for a folder that leads elsewhere, or that is denied to file
     commands. The folder may be another one a moment later, so the keeper checks it again. May
     block."""
-    from holdfast.rules.files import Located, Root
+    from holdfast.rules.files import LocatedPath, Root
 
     project = os.path.realpath(context.project or "/")
     base = project if usual is None else os.path.realpath(usual)
@@ -173,7 +175,7 @@ def confine(context: Context, working_dir: str, usual: str | None = None) -> str
         )
     parts = tuple(part for part in os.path.relpath(folder, root).split("/") if part != ".")
     reason = context.workspace.files.roots.denials.reason(
-        Located(Root("project", root, root), parts)
+        LocatedPath(Root("project", root, root), parts)
     )
     if reason is not None:
         raise Refused(f'"{working_dir}" is denied: {reason}', "run it elsewhere")
@@ -199,8 +201,8 @@ def _denial_by_policies(context: Context, actor: Actor, command: Command) -> Den
         return None
     every, project = advanced.policies, context.workspace.files.project
 
-    def reason(located: Located) -> str | None:
-        request = Request(actor, command, (), (target_of(located, project),))
+    def reason(located: LocatedPath) -> str | None:
+        request = PolicyRequest(actor, command, (), (target_of(located, project),))
         policy = policies.decide(every, request, local_time)
         return policies.says(policy) if policy is not None and policy.effect == "deny" else None
 

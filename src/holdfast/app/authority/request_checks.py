@@ -16,7 +16,7 @@ from holdfast.app.audit.auditor import Auditor
 from holdfast.app.authority import path_scopes, service_scopes
 from holdfast.rules.authority import filters, policies, tokens
 from holdfast.rules.authority.path_scopes import PathTarget
-from holdfast.rules.authority.permissions import CALM, Circumstances, Verdict
+from holdfast.rules.authority.permissions import CALM, Circumstances, PermissionVerdict
 from holdfast.system.token_bucket import TokenBucket
 from holdfast.vocabulary.actors import Actor, Role, Target
 from holdfast.vocabulary.authority import Approve, Reject
@@ -104,12 +104,14 @@ class RequestChecks:
         has_policies = advanced is not None and policies.is_by_path(advanced.policies)
         return has_policies or path_scopes.is_limited(actor)
 
-    def object_to(self, actor: Actor, command: Command, verdict: Verdict) -> Verdict:
+    def object_to(
+        self, actor: Actor, command: Command, verdict: PermissionVerdict
+    ) -> PermissionVerdict:
         """Return the verdict, or a refusal of a request that was allowed so far."""
         if isinstance(command, Approve | Reject):
             return self._may_decide(actor, command, verdict)
         if isinstance(command, CreateToken) and (wider := tokens.why_wider(actor, command)):
-            return Verdict(False, wider, "scope", "limit the new one as well")
+            return PermissionVerdict(False, wider, "scope", "limit the new one as well")
         advanced = self._context.authority.advanced
         if advanced is None or (actor.door is Door.CLI and actor.role is Role.OWNER):
             return verdict
@@ -117,14 +119,18 @@ class RequestChecks:
         why = filters.objection(advanced.filters, arguments, command.masked)
         if why is None:
             return verdict
-        return Verdict(False, why, "filter", "security.filters of the configuration forbids it")
+        return PermissionVerdict(
+            False, why, "filter", "security.filters of the configuration forbids it"
+        )
 
     def count(self, actor: Actor, cause: str) -> None:
         """Count a refusal."""
         if (advanced := self._context.authority.advanced) is not None:
             advanced.counters.refused(cause, actor)
 
-    def _may_decide(self, actor: Actor, command: Approve | Reject, verdict: Verdict) -> Verdict:
+    def _may_decide(
+        self, actor: Actor, command: Approve | Reject, verdict: PermissionVerdict
+    ) -> PermissionVerdict:
         try:
             pending = self._context.authority.approvals.find(command.approval)
         except HoldfastError:
@@ -132,7 +138,7 @@ class RequestChecks:
         why = policies.why_not_approve(actor, pending.actor, pending.info.approvers)
         if why is None:
             return verdict
-        return Verdict(False, why, "approval", "ask somebody else to")
+        return PermissionVerdict(False, why, "approval", "ask somebody else to")
 
     def _forget(self, now: float) -> None:
         """Forget callers who have not asked for a while."""

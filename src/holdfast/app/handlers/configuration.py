@@ -15,7 +15,7 @@ from holdfast.app.context import Context
 from holdfast.app.handlers.services import stop_and_forget, with_last_lines
 from holdfast.app.registry import handles
 from holdfast.engine import caller
-from holdfast.engine.caller import Caller
+from holdfast.engine.caller import UpEnvironment
 from holdfast.engine.instances.rolling import LOCKED
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner import views
@@ -28,7 +28,7 @@ from holdfast.rules.plan import Action, CurrentService
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.configuration import Plan, PlanResult, PlanStep, Reload, ReloadResult
 from holdfast.vocabulary.errors import ConfigError
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.services import Outcome
 from holdfast.vocabulary.specs.settings import Configuration
 from holdfast.vocabulary.states import Desired, State
@@ -102,7 +102,7 @@ def use_settings(context: Context, configuration: Configuration) -> None:
 # Planning
 
 
-async def _load(context: Context, path: str | None) -> tuple[Configuration, Caller]:
+async def _load(context: Context, path: str | None) -> tuple[Configuration, UpEnvironment]:
     """Return the configuration as the last `up` would read it now; raise with all its problems."""
     said = caller.recall(context.link.kept)
     if said is None:
@@ -117,7 +117,7 @@ async def _load(context: Context, path: str | None) -> tuple[Configuration, Call
     return configuration, said
 
 
-def read_configuration(context: Context, path: str | None, said: Caller) -> Configuration:
+def read_configuration(context: Context, path: str | None, said: UpEnvironment) -> Configuration:
     """Read a configuration. Blocks: call it in a thread."""
     from holdfast.adapters.config import load_instances, load_project
 
@@ -145,7 +145,7 @@ def _refuse_silence(configuration: Configuration) -> None:
         )
 
 
-def _plan(context: Context, configuration: Configuration) -> plans.Plan:
+def _plan(context: Context, configuration: Configuration) -> plans.ReloadPlan:
     wanted = configuration.services
     known = {
         name: _known(runner)
@@ -175,7 +175,7 @@ def _known(runner: Runner) -> CurrentService:
     )
 
 
-def _told(context: Context, made: plans.Plan) -> Steps:
+def _told(context: Context, made: plans.ReloadPlan) -> Steps:
     runners = context.roster.runners
     return {
         step.service: PlanStep(
@@ -194,7 +194,9 @@ def _told(context: Context, made: plans.Plan) -> Steps:
 # Applying
 
 
-def _declare(context: Context, configuration: Configuration, said: Caller, added: set[str]) -> None:
+def _declare(
+    context: Context, configuration: Configuration, said: UpEnvironment, added: set[str]
+) -> None:
     """Declare all services in one turn of the loop, so that a killed supervisor leaves the old or
     the new configuration and no mixture. New services are wanted from here on, because a later
     reload would not start them."""
@@ -209,7 +211,7 @@ def _declare(context: Context, configuration: Configuration, said: Caller, added
     context.roster.forget_environments()
 
 
-def _announce(context: Context, configuration: Configuration, made: plans.Plan) -> None:
+def _announce(context: Context, configuration: Configuration, made: plans.ReloadPlan) -> None:
     touched: dict[str, Any] = {
         "added": made.names(Action.ADD),
         "removed": made.names(Action.REMOVE),
@@ -219,10 +221,10 @@ def _announce(context: Context, configuration: Configuration, made: plans.Plan) 
     }
     facts = {name: names for name, names in touched.items() if names}
     facts["unchanged"] = len(made.names(Action.UNCHANGED))
-    context.store.event(Kind.CONFIG_RELOADED, config=configuration.path, **facts)
+    context.store.event(EventKind.CONFIG_RELOADED, config=configuration.path, **facts)
 
 
-async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str, Outcome]:
+async def _start(context: Context, made: plans.ReloadPlan, *, wait: bool) -> dict[str, Outcome]:
     """Restart changed services and their followers, and start new ones, in layers of dependency. A
     service that is restarted for its own changes is not restarted again for its dependencies."""
     roster = context.roster

@@ -19,7 +19,7 @@ from holdfast.engine.runner.runner import Runner
 from holdfast.secrets.redaction import redact, redact_arguments, redact_value, shown_environment
 from holdfast.system.processes import run_id_of
 from holdfast.vocabulary.errors import HoldfastError
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.explain import (
     ConfigurationChange,
     Explain,
@@ -33,7 +33,7 @@ from holdfast.vocabulary.explain import (
 from holdfast.vocabulary.specs.services import Applies, ServiceSpec
 
 if TYPE_CHECKING:
-    from holdfast.rules.explain.explanation import Facts, Holder
+    from holdfast.rules.explain.explanation import Evidence, PortListener
 
 _EVENTS = 60
 
@@ -57,12 +57,12 @@ async def explain(context: Context, command: Explain) -> ExplainResult:
     return ExplainResult(explanations=troubled, fine=fine, lockdown=context.authority.lockdown.now)
 
 
-def _facts(context: Context, runner: Runner, **more: Any) -> Facts:
+def _facts(context: Context, runner: Runner, **more: Any) -> Evidence:
     """Return the facts that are known at once."""
-    from holdfast.rules.explain.explanation import Facts
+    from holdfast.rules.explain.explanation import Evidence
 
     status, condition, last = runner.status(), runner.condition, runner.last_exit
-    return Facts(
+    return Evidence(
         spec=runner.declaration.spec,
         state=runner.state,
         desired=runner.desired,
@@ -104,7 +104,7 @@ def _is_suppressed(context: Context, runner: Runner) -> bool:
     return any(alert.cause == "suppressed" for alert in context.alerting.alerts.of(runner.name))
 
 
-def _short(runner: Runner, facts: Facts) -> Explanation:
+def _short(runner: Runner, facts: Evidence) -> Explanation:
     from holdfast.rules.explain import explanation as rules
 
     return Explanation(
@@ -183,7 +183,7 @@ def _last_exit(runner: Runner, events: list[dict[str, Any]]) -> LastExit:
     if runner.last_exit != LastExit():
         return runner.last_exit
     for event in reversed(events):
-        if event["kind"] == Kind.EXIT.value and event["run_id"] == runner.accounted:
+        if event["kind"] == EventKind.EXIT.value and event["run_id"] == runner.accounted:
             data = event["data"]
             return LastExit(data.get("code"), data.get("signal"), data.get("seconds"))
     return LastExit()
@@ -226,9 +226,13 @@ def _stage(events: list[dict[str, Any]]) -> str | None:
     """Return the step at which the newest run failed to start; None: it had a process."""
     for event in reversed(events):
         match event["kind"]:
-            case Kind.PROCESS_STARTED.value | Kind.EXIT.value | Kind.SERVICE_ADOPTED.value:
+            case (
+                EventKind.PROCESS_STARTED.value
+                | EventKind.EXIT.value
+                | EventKind.SERVICE_ADOPTED.value
+            ):
                 return None
-            case Kind.START_FAILED.value:
+            case EventKind.START_FAILED.value:
                 stage = event["data"].get("stage")
                 return str(stage) if stage else None
             case _:
@@ -239,7 +243,7 @@ def _stage(events: list[dict[str, Any]]) -> str | None:
 def _stopped_because(events: list[dict[str, Any]]) -> str | None:
     """Return why it was stopped last, if nobody asked for that."""
     for event in reversed(events):
-        if event["kind"] == Kind.REQUESTED.value:
+        if event["kind"] == EventKind.REQUESTED.value:
             because = event["data"].get("because")
             return redact(str(because)) if because else None
     return None
@@ -249,7 +253,7 @@ def _failed_check(runner: Runner, events: list[dict[str, Any]]) -> str | None:
     """Return why a check of the live run failed last."""
     run_id = runner.run.run_id if runner.run is not None else None
     for event in reversed(events):
-        if event["run_id"] == run_id and event["kind"] == Kind.HEALTH_FAILED.value:
+        if event["run_id"] == run_id and event["kind"] == EventKind.HEALTH_FAILED.value:
             return redact(str(event["data"].get("reason") or "")) or None
     return None
 
@@ -282,20 +286,20 @@ def _wanted_ports(runner: Runner, lines: list[str]) -> list[int]:
     return list(dict.fromkeys([*ports_in_use(lines), *failed]))[:3]
 
 
-async def _holders(context: Context, ports: list[int]) -> list[Holder]:
+async def _holders(context: Context, ports: list[int]) -> list[PortListener]:
     """Return the processes that listen on these ports."""
-    from holdfast.rules.explain.explanation import Holder
+    from holdfast.rules.explain.explanation import PortListener
 
     holders = []
     for port in ports:
         found = await context.in_thread(processes.listener, port)
         if found is None:
-            holders.append(Holder(port))
+            holders.append(PortListener(port))
             continue
         pid, name = found
         run_id = await context.in_thread(run_id_of, pid)
         service = (context.link.runs.get(run_id or "") or {}).get("service")
-        holders.append(Holder(port, pid, name, service))
+        holders.append(PortListener(port, pid, name, service))
     return holders
 
 

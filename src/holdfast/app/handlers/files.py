@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from holdfast.adapters.files.changer import Origin
+from holdfast.adapters.files.changer import ChangeOrigin
 from holdfast.adapters.files.files import Files
 from holdfast.adapters.files.undo import located_of
 from holdfast.app.authority.path_scopes import denial
@@ -16,7 +16,7 @@ from holdfast.app.registry import handles
 from holdfast.rules.authority.path_scopes import shown
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.command import Command
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.files import (
     ApplyPatch,
     ChangesResult,
@@ -86,7 +86,7 @@ async def settle(context: Context) -> None:
     """Take back changes during which an earlier supervisor died, before files are read."""
     for record in await context.workspace.files.settle():
         context.store.event(
-            Kind.FILES_TAKEN_BACK,
+            EventKind.FILES_TAKEN_BACK,
             change=record.id,
             paths=[shown(located_of(entry).relative) for entry in record.entries],
             left=list(record.left),
@@ -98,5 +98,5 @@ def _files(context: Context, command: Command, actor: Actor) -> Files:
     return context.workspace.files.denying(denial(context, actor, command))
 
 
-def _about(command: Command, actor: Actor) -> Origin:
-    return Origin(command.name, actor.name, actor.session)
+def _about(command: Command, actor: Actor) -> ChangeOrigin:
+    return ChangeOrigin(command.name, actor.name, actor.session)

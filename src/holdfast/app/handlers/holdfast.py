@@ -23,7 +23,7 @@ from holdfast.app.handlers.instances import fit_instances
 from holdfast.app.handlers.services import claim, with_last_lines
 from holdfast.app.registry import handles
 from holdfast.engine import caller
-from holdfast.engine.caller import Caller
+from holdfast.engine.caller import UpEnvironment
 from holdfast.engine.runner.declaration import Declaration, environ_digest, recording
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.selectors import Selectors
@@ -136,7 +136,7 @@ async def up(context: Context, command: Up, actor: Actor) -> UpResult:
     context.shutdown.check_not_begun()
     if command.unless_stopped and command.services:
         raise UsageError("what is named is started", "--unless-stopped is for `up` without names")
-    said = Caller(environment=command.environment, settings=command.settings)
+    said = UpEnvironment(environment=command.environment, settings=command.settings)
     async with context.changes:
         configuration = await context.in_thread(read_configuration, context, command.config, said)
         check_removes_by_words(context, configuration)

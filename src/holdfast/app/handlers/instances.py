@@ -13,7 +13,7 @@ from holdfast.engine import caller
 from holdfast.engine.runner.declaration import Declaration, environ_digest
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.errors import Refused, UnknownService, UsageError
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.instances import RollingRestart, RollingResult, Scale, ScaleResult
 from holdfast.vocabulary.services import Outcome
 from holdfast.vocabulary.specs.services import MOST_INSTANCES, ServiceSpec
@@ -59,7 +59,7 @@ async def rolling_restart(context: Context, command: RollingRestart) -> RollingR
     for name in names:
         runner = context.roster.runners[name]
         context.store.event(
-            Kind.REQUESTED, name, runner.last_run_id, request="restart", rolling=True
+            EventKind.REQUESTED, name, runner.last_run_id, request="restart", rolling=True
         )
     result = await context.rolling.restart(
         names,
@@ -151,7 +151,7 @@ def _environ(context: Context) -> dict[str, str]:
 
 def _tell(context: Context, name: str, before: int, after: int) -> None:
     facts: dict[str, Any] = {"from": before, "to": after}
-    context.store.event(Kind.SERVICE_SCALED, name, **facts)
+    context.store.event(EventKind.SERVICE_SCALED, name, **facts)
 
 
 def _is_wanted(context: Context, name: str, added: list[str]) -> bool:

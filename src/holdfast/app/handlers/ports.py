@@ -8,7 +8,7 @@ from holdfast.adapters.ports.holders import ListeningPort
 from holdfast.adapters.ports.registry import PortRegistry
 from holdfast.app.context import Context
 from holdfast.app.registry import handles
-from holdfast.rules.ports import Lease
+from holdfast.rules.ports import PortLease
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.ports import ListPorts, PortInfo, PortsResult
 
@@ -37,7 +37,7 @@ async def ports(context: Context, command: ListPorts) -> PortsResult:
 
 def _look(
     registry: PortRegistry, port: int | None
-) -> tuple[list[ListeningPort], list[Lease], bool | None]:
+) -> tuple[list[ListeningPort], list[PortLease], bool | None]:
     is_free = None if port is None else port_registry.is_free(port)
     return holders.listening(port), registry.all(), is_free
 
@@ -57,7 +57,7 @@ def _listening(context: Context, one: ListeningPort) -> PortInfo:
     )
 
 
-def _named(info: PortInfo, lease: Lease, is_ours: bool) -> PortInfo:
+def _named(info: PortInfo, lease: PortLease, is_ours: bool) -> PortInfo:
     """Add the lease. A process of no service stays one, even on a leased port."""
     if info.pid is not None and info.service != lease.service:
         return info

@@ -20,7 +20,7 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.search.matcher import Matcher, check_expression
 from holdfast.app.context import Context
 from holdfast.app.registry import handles
-from holdfast.engine.output.subscriptions import SILENCE_SECONDS, Subscription
+from holdfast.engine.output.subscriptions import SILENCE_SECONDS, OutputSubscription
 from holdfast.engine.runner import views
 from holdfast.engine.runner.declaration import Overrides
 from holdfast.engine.runner.runner import Runner
@@ -31,7 +31,7 @@ from holdfast.secrets.log_redaction import LineRedactor
 from holdfast.system import deadlines
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.errors import Failed, HoldfastError, UsageError
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.quantities import parse_signal, signal_name
 from holdfast.vocabulary.services import (
     Outcome,
@@ -209,7 +209,7 @@ async def signal(context: Context, command: Signal) -> Outcomes:
         message = {"do": "signal", "run_id": runner.live_run_id(), "signal": number}
         await context.link.ask({**message, "to": command.to})
         facts = {"signal": signal_name(number), "to": command.to}
-        context.store.event(Kind.SIGNAL_SENT, runner.name, runner.last_run_id, **facts)
+        context.store.event(EventKind.SIGNAL_SENT, runner.name, runner.last_run_id, **facts)
         return runner.outcome("signalled")
 
     return await _of_each(find_services(context, command.services), send)
@@ -368,7 +368,9 @@ async def _until_line(
         lines.close()
 
 
-async def _either(runner: Runner, subscription: Subscription, seconds: float | None = None) -> bool:
+async def _either(
+    runner: Runner, subscription: OutputSubscription, seconds: float | None = None
+) -> bool:
     """Return whether the service changed or printed more within the time."""
     change: asyncio.Future[Any] = runner.next_change()
     more: asyncio.Future[Any] = asyncio.ensure_future(subscription.next())
@@ -429,7 +431,7 @@ def record_request(context: Context, names: Iterable[str], request: str) -> None
         runner = context.roster.get(name)
         is_so = request == ("stop" if runner.desired is Desired.STOPPED else "start")
         if request == "restart" or not is_so or (runner.run is None) is (request == "start"):
-            context.store.event(Kind.REQUESTED, name, runner.last_run_id, request=request)
+            context.store.event(EventKind.REQUESTED, name, runner.last_run_id, request=request)
 
 
 async def stop_and_forget(

@@ -19,8 +19,8 @@ from holdfast.app.handlers.services import choose_service
 from holdfast.app.registry import handler_for, handles
 from holdfast.app.streams import FollowedWork
 from holdfast.engine import caller
-from holdfast.engine.workflows.steps import CommandContext, CommandStep, OwnStep, Step
-from holdfast.engine.workflows.workflows import Activity, Follower, Procedure
+from holdfast.engine.workflows.steps import CommandContext, CommandStep, OwnStep, WorkflowStep
+from holdfast.engine.workflows.workflows import Activity, Procedure, ProgressQueue
 from holdfast.rules import workflows as rules
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.command import Command, Done, Result
@@ -52,12 +52,12 @@ def custom_restart(context: Context, command: CustomRestart, actor: Actor) -> An
     words = command.start_args if command.start_args is not None else command.args
     restart = Restart(service=runner.name, args=words, env_vars=command.env_vars)
 
-    def step(asked: CustomCommand, part: str) -> Step:
+    def step(asked: CustomCommand, part: str) -> WorkflowStep:
         beneath = _confined(context, actor, around, asked.working_dir)
         prepared = rules.prepare(asked, settings)
         return CommandStep(context.tasks, prepared, around, part=part, beneath=beneath)
 
-    steps: list[Step] = [step(one, "pre") for one in command.pre_commands or ()]
+    steps: list[WorkflowStep] = [step(one, "pre") for one in command.pre_commands or ()]
     steps.append(OwnStep(_perform(context, actor), restart, f"restart {runner.name}", "restart"))
     steps += [step(one, "post") for one in command.post_commands or ()]
     procedure = Procedure(
@@ -143,7 +143,7 @@ def workflows(context: Context, command: Workflows) -> WorkflowsResult:
     )
 
 
-def _step(context: Context, spec: StepSpec, actor: Actor) -> Step:
+def _step(context: Context, spec: StepSpec, actor: Actor) -> WorkflowStep:
     settings = context.settings.now
     command = spec.run
     if spec.command is not None:
@@ -217,7 +217,7 @@ async def _wait(context: Context, activity: Activity) -> WorkflowResult:
 
 
 async def _follow(
-    context: Context, activity: Activity, follower: Follower, *, is_owned: bool
+    context: Context, activity: Activity, follower: ProgressQueue, *, is_owned: bool
 ) -> AsyncGenerator[dict[str, Any], None]:
     try:
         while (item := await follower.next())["kind"] != "finished":

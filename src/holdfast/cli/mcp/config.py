@@ -19,7 +19,7 @@ from holdfast.vocabulary.names import closest
 NAME = "holdfast"
 
 
-class Client(NamedTuple):
+class AssistantProgram(NamedTuple):
     """A program that assistants run in, and its configuration file."""
 
     title: str
@@ -45,18 +45,20 @@ def _local(command: str, args: list[str]) -> dict[str, Any]:
 _DESKTOP = (
     "~/Library/Application Support/Claude" if sys.platform == "darwin" else "~/.config/Claude"
 )
-CLIENTS: dict[str, Client] = {
-    "claude": Client("Claude Code", ".mcp.json", "mcpServers", _plain),
-    "claude-desktop": Client(
+CLIENTS: dict[str, AssistantProgram] = {
+    "claude": AssistantProgram("Claude Code", ".mcp.json", "mcpServers", _plain),
+    "claude-desktop": AssistantProgram(
         "Claude Desktop", f"{_DESKTOP}/claude_desktop_config.json", "mcpServers", _plain
     ),
-    "codex": Client("Codex", "~/.codex/config.toml", "mcp_servers", _plain),
-    "gemini": Client("Gemini CLI", ".gemini/settings.json", "mcpServers", _plain),
-    "cursor": Client("Cursor", ".cursor/mcp.json", "mcpServers", _plain),
-    "vscode": Client("VS Code", ".vscode/mcp.json", "servers", _typed),
-    "windsurf": Client("Windsurf", "~/.codeium/windsurf/mcp_config.json", "mcpServers", _plain),
-    "zed": Client("Zed", "~/.config/zed/settings.json", "context_servers", _plain),
-    "opencode": Client("opencode", "opencode.json", "mcp", _local),
+    "codex": AssistantProgram("Codex", "~/.codex/config.toml", "mcp_servers", _plain),
+    "gemini": AssistantProgram("Gemini CLI", ".gemini/settings.json", "mcpServers", _plain),
+    "cursor": AssistantProgram("Cursor", ".cursor/mcp.json", "mcpServers", _plain),
+    "vscode": AssistantProgram("VS Code", ".vscode/mcp.json", "servers", _typed),
+    "windsurf": AssistantProgram(
+        "Windsurf", "~/.codeium/windsurf/mcp_config.json", "mcpServers", _plain
+    ),
+    "zed": AssistantProgram("Zed", "~/.config/zed/settings.json", "context_servers", _plain),
+    "opencode": AssistantProgram("opencode", "opencode.json", "mcp", _local),
 }
 
 
@@ -93,14 +95,14 @@ def _show_all(call: Call) -> int:
     return 0
 
 
-def _path(call: Call, client: Client) -> str:
+def _path(call: Call, client: AssistantProgram) -> str:
     if client.file.startswith("~"):
         home = call.environ.get("HOME") or os.path.expanduser("~")
         return os.path.join(home, client.file[2:])
     return os.path.join(call.places.project, client.file)
 
 
-def _command(call: Call, client: Client) -> tuple[str, list[str]]:
+def _command(call: Call, client: AssistantProgram) -> tuple[str, list[str]]:
     """The command by which the client starts the relay. In a file of the user it must name the
     project."""
     args = ["mcp"]
@@ -129,20 +131,20 @@ def _is_in_path(call: Call, own: str) -> bool:
     return False
 
 
-def _text(client: Client, command: str, args: list[str]) -> str:
+def _text(client: AssistantProgram, command: str, args: list[str]) -> str:
     if client.file.endswith(".toml"):
         return _toml(client, command, args)
     value = {client.section: {NAME: client.entry(command, args)}}
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _toml(client: Client, command: str, args: list[str]) -> str:
+def _toml(client: AssistantProgram, command: str, args: list[str]) -> str:
     words = ", ".join(json.dumps(word, ensure_ascii=False) for word in args)
     text = json.dumps(command, ensure_ascii=False)
     return f"[{client.section}.{NAME}]\ncommand = {text}\nargs = [{words}]"
 
 
-def _write(call: Call, client: Client, path: str, command: str, args: list[str]) -> int:
+def _write(call: Call, client: AssistantProgram, path: str, command: str, args: list[str]) -> int:
     before = _read(path)
     make = _in_toml if path.endswith(".toml") else _in_json
     try:
@@ -174,7 +176,7 @@ def _read(path: str) -> str | None:
         raise Failed(f"{path} cannot be read: {error}", "nothing was changed") from None
 
 
-def _in_json(client: Client, before: str, command: str, args: list[str]) -> str:
+def _in_json(client: AssistantProgram, before: str, command: str, args: list[str]) -> str:
     """The file with our entry; raises ValueError and others if something else would be lost."""
     value = json.loads(before, object_pairs_hook=_unique_keys) if before.strip() else {}
     servers = value.setdefault(client.section, {})
@@ -188,7 +190,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _in_toml(client: Client, before: str, command: str, args: list[str]) -> str:
+def _in_toml(client: AssistantProgram, before: str, command: str, args: list[str]) -> str:
     """The file with our entry; every other line stays as it is."""
     after = _with_table(client, before, command, args)
     was, now = _parsed(before), _parsed(after)
@@ -218,7 +220,7 @@ def _parsed(text: str) -> dict[str, Any] | None:
     return found
 
 
-def _with_table(client: Client, before: str, command: str, args: list[str]) -> str:
+def _with_table(client: AssistantProgram, before: str, command: str, args: list[str]) -> str:
     head = f"[{client.section}.{NAME}]"
     kept: list[str] = []
     is_ours, is_listing, place = False, False, None

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from holdfast.cli.mcp.session import Sessions
+    from holdfast.cli.mcp.session import SessionOpener
     from holdfast.system.places import Places
 
     Message = dict[str, Any]
@@ -54,7 +54,7 @@ _KINDS = (b',"result"', b',"error"', b',"method"')
 class Relay:
     """Relays for one assistant."""
 
-    def __init__(self, places: Places, greeting: dict[str, Any], sessions: Sessions) -> None:
+    def __init__(self, places: Places, greeting: dict[str, Any], sessions: SessionOpener) -> None:
         self._places = places
         self._greeting = greeting
         self._sessions = sessions

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FIRST_ANSWER_SECONDS = 1.5
 
 
-class Sessions:
+class SessionOpener:
     """Opens sessions. The first uses a connection on which a hello was sent in advance, so that the
     supervisor identifies us while the relay is imported."""
 

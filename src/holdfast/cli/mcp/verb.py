@@ -92,9 +92,9 @@ def mcp(call: Call) -> int:
 
 
 def _relay(places: Places, options: dict[str, Any], launch: Callable[[], None] | None) -> int:
-    from holdfast.cli.mcp.session import Sessions
+    from holdfast.cli.mcp.session import SessionOpener
 
-    sessions = Sessions(places, launch)
+    sessions = SessionOpener(places, launch)
     from holdfast.cli.mcp.relay import Relay
 
     greeting: dict[str, Any] = {"read_only": bool(options.get("read_only"))}

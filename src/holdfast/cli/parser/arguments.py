@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Arguments:
+class ParsedArguments:
     """A command line as it was read. `verb` is None for a bare `holdfast`."""
 
     __slots__ = ("operands", "options", "verb")
@@ -24,7 +24,7 @@ class Arguments:
         self.operands = operands
 
 
-def parse(words: list[str]) -> Arguments:
+def parse(words: list[str]) -> ParsedArguments:
     """Read the words; raises UsageError that names the mistake and the next step."""
     place = place_of_verb(words)
     if place is None:
@@ -76,7 +76,7 @@ def _any_option(flag: str, verb: Verb | None) -> Option | None:
     return None
 
 
-def _read(verb: Verb | None, before: list[str], after: list[str]) -> Arguments:
+def _read(verb: Verb | None, before: list[str], after: list[str]) -> ParsedArguments:
     known = {flag: option for option in GLOBAL_OPTIONS for flag in option.flags}
     if verb is not None:
         known.update((flag, option) for option in verb.options for flag in option.flags)
@@ -114,7 +114,7 @@ def _read(verb: Verb | None, before: list[str], after: list[str]) -> Arguments:
                     attached = words[at]
                     at += 1
                 _store(options, option, flag, attached, verb)
-    return Arguments(verb, options, operands)
+    return ParsedArguments(verb, options, operands)
 
 
 def _flags_in(word: str, known: dict[str, Option]) -> list[tuple[str, str | None]]:

@@ -187,14 +187,14 @@ def _first_words(verb: Verb) -> list[str]:
 def service_names(before: list[str]) -> list[tuple[str, str]]:
     """Names of services with their states; names alone if the daemon does not answer at once."""
     from holdfast.cli.call import Call
-    from holdfast.cli.parser.arguments import Arguments, parse
+    from holdfast.cli.parser.arguments import ParsedArguments, parse
     from holdfast.client.connection import Connection
 
     try:
         options = parse([*before, "--help"]).options
     except HoldfastError:
         options = {}
-    call = Call(Arguments(None, options, []), os.environ)
+    call = Call(ParsedArguments(None, options, []), os.environ)
     try:
         call.use(Connection(call.places.line_socket, connect_seconds=ANSWER_SECONDS))
         connection = call.connect()

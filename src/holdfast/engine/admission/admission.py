@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.engine.runner.environment import Timer
+from holdfast.engine.runner.environment import PendingCall
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.runner.runner import Runner
 from holdfast.rules.admission import conditions
@@ -88,12 +88,12 @@ class _Waiting:
         return (*told, f"{more} more") if more else told
 
 
-class Admission(RunObserver):
+class DependencyAdmission(RunObserver):
     """All starts that wait, and all declared dependencies."""
 
     def __init__(
         self,
-        call_later: Callable[[float, Callable[[], None]], Timer],
+        call_later: Callable[[float, Callable[[], None]], PendingCall],
         is_template: Callable[[str], bool] = lambda name: False,
     ) -> None:
         self.lines: Lines = NoLines()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.adapters.metrics.host import HostUsage, host_usage
-from holdfast.engine.runner.environment import Admission, Timer
+from holdfast.engine.runner.environment import Admission, PendingCall
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.runner.runner import Runner
 from holdfast.rules import limits
@@ -30,7 +30,7 @@ class HostCapacity(RunObserver):
     def __init__(
         self,
         inner: Admission,
-        call_later: Callable[[float, Callable[[], None]], Timer],
+        call_later: Callable[[float, Callable[[], None]], PendingCall],
         live_runs: Callable[[], int],
         measure: Callable[[], HostUsage] = host_usage,
     ) -> None:
@@ -43,7 +43,7 @@ class HostCapacity(RunObserver):
         self._measure = measure
         self._limits = HostLimits()
         self._last: HostUsage | None = None
-        self._timer: Timer | None = None
+        self._timer: PendingCall | None = None
         self._waiting: dict[str, tuple[Runner, Callable[[], None]]] = {}
         self._is_due = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.adapters.store.state_store import StateStore
-from holdfast.engine.alerts.alerts import SAVED_AS, Alerts
+from holdfast.engine.alerts.alerts import SAVED_AS, OpenAlerts
 from holdfast.engine.alerts.delivery import Deliveries, delivery_context
 from holdfast.engine.alerts.good_runs import GoodRuns
 from holdfast.engine.event_bus import EventBus
@@ -26,7 +26,7 @@ class Alerting:
         environment: Environment,
         project: str,
     ) -> None:
-        self.alerts = Alerts(store, bus)
+        self.alerts = OpenAlerts(store, bus)
         self.deliveries = Deliveries(
             store, self.alerts, tasks, delivery_context(roster, environment, project)
         )

@@ -17,16 +17,16 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.store.state_store import StateStore
 from holdfast.engine.event_bus import EventBus
 from holdfast.rules.alerts import folding as rules
-from holdfast.rules.alerts.folding import Change, Key, applied, key_of
+from holdfast.rules.alerts.folding import AlertChange, Key, applied, key_of
 from holdfast.vocabulary.alerts import SEVERITIES, Alert
 from holdfast.vocabulary.errors import HoldfastError
-from holdfast.vocabulary.events import Event, Kind
+from holdfast.vocabulary.events import Event, EventKind
 
 SAVED_AS = "alerts"
-ALERT_KINDS = (Kind.ALERT_RAISED.value, Kind.ALERT_CLEARED.value)
+ALERT_KINDS = (EventKind.ALERT_RAISED.value, EventKind.ALERT_CLEARED.value)
 _BATCH = 500
 _RETRY_SECONDS = 5.0
-_REPLACED = Kind.DATABASE_REPLACED.value
+_REPLACED = EventKind.DATABASE_REPLACED.value
 _MOST_UNSAVED = 1000
 """Events without consequence may be folded again, so the position is saved only now and then."""
 _log = logger("alerts")
@@ -39,7 +39,7 @@ class SavedAlerts(msgspec.Struct, frozen=True, kw_only=True):
     open: list[Alert] = []
 
 
-class Alerts:
+class OpenAlerts:
     """The open alerts of this Holdfast."""
 
     def __init__(self, store: StateStore, bus: EventBus) -> None:
@@ -97,7 +97,7 @@ class Alerts:
 
     def fold(self, events: list[Event]) -> None:
         """Take these events, all in one turn of the loop."""
-        changes: list[Change] = []
+        changes: list[AlertChange] = []
         for event in events:
             if event.seq <= self._place:
                 continue
@@ -136,16 +136,16 @@ class Alerts:
             self._place = max(self._place, newest)
             await self._bus.newer_than(self._place)
 
-    def _changes(self, event: Event) -> list[Change]:
+    def _changes(self, event: Event) -> list[AlertChange]:
         try:
             return rules.fold(self.open, event)
         except Exception:  # noqa: BLE001 - one odd event must not end all alerts
             _log.exception("event %d was not understood", event.seq)
             return []
 
-    def _announce(self, change: Change) -> None:
+    def _announce(self, change: AlertChange) -> None:
         alert = change.alert
-        kind = Kind.ALERT_CLEARED if change.what == "cleared" else Kind.ALERT_RAISED
+        kind = EventKind.ALERT_CLEARED if change.what == "cleared" else EventKind.ALERT_RAISED
         fields = msgspec.structs.asdict(alert)
         for name in ("service", "run_id"):
             del fields[name]

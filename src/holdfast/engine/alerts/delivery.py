@@ -19,7 +19,7 @@ import msgspec
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import facts, logger
 from holdfast.adapters.store.state_store import StateStore
-from holdfast.engine.alerts.alerts import ALERT_KINDS, Alerts, alert_of
+from holdfast.engine.alerts.alerts import ALERT_KINDS, OpenAlerts, alert_of
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.environment import Clock, Environment
 from holdfast.engine.tasks import Task, Tasks
@@ -30,7 +30,7 @@ from holdfast.secrets.redaction import redact
 from holdfast.system import deadlines
 from holdfast.vocabulary.alerts import Alert, TargetSpec
 from holdfast.vocabulary.errors import HoldfastError
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.specs.settings import Settings
 
@@ -78,7 +78,7 @@ class Deliveries:
     """All targets of the configuration in force."""
 
     def __init__(
-        self, store: StateStore, alerts: Alerts, tasks: Tasks, around: DeliveryContext
+        self, store: StateStore, alerts: OpenAlerts, tasks: Tasks, around: DeliveryContext
     ) -> None:
         self.store = store
         self.alerts = alerts
@@ -176,7 +176,7 @@ class TargetDelivery:
     def forgive(self, why: str) -> None:
         """Clear the alert about its failing."""
         if self.memory.is_reported:
-            self._all.store.event(Kind.ALERT_DELIVERED, target=self.spec.name, reason=why)
+            self._all.store.event(EventKind.ALERT_DELIVERED, target=self.spec.name, reason=why)
 
     async def _deliver_for_ever(self) -> None:
         while True:
@@ -240,7 +240,7 @@ class TargetDelivery:
         if delivery.is_failing_for_long(memory, now):
             memory = msgspec.structs.replace(memory, is_reported=True)
             self._all.store.event(
-                Kind.ALERT_UNDELIVERED, target=self.spec.name, reason=memory.reason
+                EventKind.ALERT_UNDELIVERED, target=self.spec.name, reason=memory.reason
             )
         self._remember(memory)
         about = facts(alert=alert.id, attempt=memory.failures, error=memory.reason)

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
-from holdfast.engine.runner.environment import Environment, Timer
+from holdfast.engine.runner.environment import Environment, PendingCall
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.specs.services import ServiceSpec
@@ -38,7 +38,7 @@ class GoodRuns(RunObserver):
         self._environment = environment
         self._good: dict[str, GoodRun] = {}
         self._kept: dict[str, str] = {}
-        self._timers: dict[str, Timer] = {}
+        self._timers: dict[str, PendingCall] = {}
         self._up: dict[str, int] = {}
         """The number of the newest run of each service that has been up."""
         self._declared: dict[str, ServiceSpec] = {}

@@ -16,12 +16,12 @@ import msgspec
 
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
-from holdfast.engine.runner.environment import Clock, Keeper, Recorder, Timer
+from holdfast.engine.runner.environment import Clock, HistoryRecorder, KeeperApi, PendingCall
 from holdfast.vocabulary.actors import Actor, Target
 from holdfast.vocabulary.authority import ApprovalInfo
 from holdfast.vocabulary.command import Command
 from holdfast.vocabulary.errors import Failed, NotFound, Refused
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.quantities import format_duration
 from holdfast.vocabulary.specs.policies import PolicySpec
 
@@ -32,9 +32,9 @@ MOST_OF_ACCOUNT = 30
 MOST_OVER = 50
 REPLACED = "the supervisor was replaced while it waited; ask again"
 _KINDS = {
-    "approved": Kind.APPROVAL_APPROVED,
-    "rejected": Kind.APPROVAL_REJECTED,
-    "expired": Kind.APPROVAL_EXPIRED,
+    "approved": EventKind.APPROVAL_APPROVED,
+    "rejected": EventKind.APPROVAL_REJECTED,
+    "expired": EventKind.APPROVAL_EXPIRED,
 }
 _log = logger("approvals")
 
@@ -58,7 +58,7 @@ class PendingApproval:
         self.targets = targets
         self.decided = decided
         """Done with the result of the decision."""
-        self.timer: Timer | None = None
+        self.timer: PendingCall | None = None
 
     @property
     def notice(self) -> dict[str, Any]:
@@ -71,15 +71,15 @@ class PendingApproval:
         }
 
 
-class Approvals:
+class ApprovalQueue:
     """All commands that wait, and the last that did."""
 
     def __init__(
         self,
-        keeper: Keeper,
-        recorder: Recorder,
+        keeper: KeeperApi,
+        recorder: HistoryRecorder,
         clock: Clock,
-        call_later: Callable[[float, Callable[[], None]], Timer],
+        call_later: Callable[[float, Callable[[], None]], PendingCall],
         new_future: Callable[[], asyncio.Future[Any]],
     ) -> None:
         self._keeper = keeper
@@ -140,7 +140,7 @@ class Approvals:
         )
         why = f"nobody approved it within {format_duration(policy.approve_within)}"
         pending.timer = self._call_later(policy.approve_within, lambda: self._expire(pending, why))
-        self._recorder.event(Kind.APPROVAL_REQUESTED, **_event_data(info))
+        self._recorder.event(EventKind.APPROVAL_REQUESTED, **_event_data(info))
         return pending
 
     def find(self, approval: str) -> PendingApproval:

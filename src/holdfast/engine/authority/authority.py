@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.engine.authority.approvals import Approvals
-from holdfast.engine.authority.lockdown import Lockdown
+from holdfast.engine.authority.approvals import ApprovalQueue
+from holdfast.engine.authority.lockdown import LockdownSwitch
 from holdfast.engine.authority.modes import AdvancedServices, Modes
 
 
@@ -15,8 +15,8 @@ class Authority(msgspec.Struct, frozen=True):
     """Holds the three."""
 
     modes: Modes
-    lockdown: Lockdown
-    approvals: Approvals
+    lockdown: LockdownSwitch
+    approvals: ApprovalQueue
 
     @property
     def advanced(self) -> AdvancedServices | None:

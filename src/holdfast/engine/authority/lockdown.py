@@ -13,21 +13,21 @@ import msgspec
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.lockdown_file import LockdownFile
 from holdfast.adapters.own_log import logger
-from holdfast.engine.runner.environment import Clock, Keeper, Recorder
+from holdfast.engine.runner.environment import Clock, HistoryRecorder, KeeperApi
 from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.authority import LockdownInfo
 from holdfast.vocabulary.errors import Failed, UsageError
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 
 LONGEST_REASON = 500
 _log = logger("lockdown")
 
 
-class Lockdown:
+class LockdownSwitch:
     """The lockdown in force, if any."""
 
     def __init__(
-        self, file: LockdownFile, keeper: Keeper, recorder: Recorder, clock: Clock
+        self, file: LockdownFile, keeper: KeeperApi, recorder: HistoryRecorder, clock: Clock
     ) -> None:
         self._file = file
         self._keeper = keeper
@@ -57,7 +57,7 @@ class Lockdown:
         self.now = lockdown
         self.on_began()
         self._keeper.keep(keeper_memory.LOCKDOWN, msgspec.json.encode(lockdown).decode())
-        self._recorder.event(Kind.LOCKDOWN_BEGAN, reason=reason, by=by)
+        self._recorder.event(EventKind.LOCKDOWN_BEGAN, reason=reason, by=by)
         self.on_change()
         return self._store(lockdown)
 
@@ -74,7 +74,7 @@ class Lockdown:
         self._keeper.keep(keeper_memory.LOCKDOWN, None)
         self.now = None
         if over is not None:
-            self._recorder.event(Kind.LOCKDOWN_ENDED, reason=over.reason, by=by)
+            self._recorder.event(EventKind.LOCKDOWN_ENDED, reason=over.reason, by=by)
         self.on_change()
         return over
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.engine.authority.security_counters import SecurityCounters
-from holdfast.engine.runner.environment import Keeper, Recorder
+from holdfast.engine.runner.environment import HistoryRecorder, KeeperApi
 from holdfast.rules.authority import modes as rules
 from holdfast.vocabulary.authority import ModeResult
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.specs.policies import MODES, FilterSpec, Mode, PolicySpec
 from holdfast.vocabulary.specs.settings import Settings
 
@@ -88,8 +88,8 @@ class Modes:
 
     def __init__(
         self,
-        keeper: Keeper,
-        recorder: Recorder,
+        keeper: KeeperApi,
+        recorder: HistoryRecorder,
         environ: Mapping[str, str],
         doors: Mapping[str, str],
     ) -> None:
@@ -111,7 +111,7 @@ class Modes:
         before = kept.get(keeper_memory.MODE_FROM)
         if before is not None:
             self._keeper.keep(keeper_memory.MODE_FROM, None)
-            self._recorder.event(Kind.MODE_SWITCHED, **{"from": before, "to": self.now})
+            self._recorder.event(EventKind.MODE_SWITCHED, **{"from": before, "to": self.now})
 
     def on_settings(self, settings: Settings) -> None:
         self._settings = settings
@@ -121,7 +121,7 @@ class Modes:
             needs_advanced=bool(settings.policies or settings.filters),
         )
         if wanted != self.now:
-            self._recorder.event(Kind.MODE_SWITCHED, **{"from": self.now, "to": wanted})
+            self._recorder.event(EventKind.MODE_SWITCHED, **{"from": self.now, "to": wanted})
             self.container = ServiceContainer(wanted, self._doors, self.counters)
             self._remember(wanted)
         if self.container.advanced_services is not None:
@@ -144,7 +144,7 @@ class Modes:
         """Announce the switch; return the function that replaces the supervisor."""
         before = self.now
         self._recorder.event(
-            Kind.MODE_SWITCHING, message=BANNER, by=by, **{"from": before, "to": mode}
+            EventKind.MODE_SWITCHING, message=BANNER, by=by, **{"from": before, "to": mode}
         )
         self._keeper.keep(keeper_memory.MODE_BY_HAND, mode)
         self._keeper.keep(keeper_memory.MODE_FROM, before)

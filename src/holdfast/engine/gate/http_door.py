@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.own_log import logger
 from holdfast.engine.gate.listeners import Listener, Listeners, PortTaken
-from holdfast.engine.runner.environment import Recorder
+from holdfast.engine.runner.environment import HistoryRecorder
 from holdfast.vocabulary.errors import HoldfastError
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.names import BROWSER_HOST
 from holdfast.vocabulary.specs.settings import HttpSpec
 
@@ -38,7 +38,7 @@ class HttpDoor:
     def __init__(
         self,
         listeners: Listeners,
-        recorder: Recorder,
+        recorder: HistoryRecorder,
         *,
         state: str,
         new_conflicts: Callable[[], PortConflicts],
@@ -181,7 +181,7 @@ class HttpDoor:
             self._addresses[SOCKET] = address
             more: dict[str, Any] = {"note": note} if note else {}
             more |= {"handed_over": True} if is_handed_over else {}
-            self._recorder.event(Kind.DOOR_OPENED, door=SOCKET, address=address, **more)
+            self._recorder.event(EventKind.DOOR_OPENED, door=SOCKET, address=address, **more)
 
     def _fail(self, spec: HttpSpec, why: str) -> None:
         _log.error("there is no HTTP: %s", why)
@@ -189,7 +189,7 @@ class HttpDoor:
             why = f"{why}; it stays where it was"
         self._notes[SOCKET] = why
         self.has_failed = True
-        self._recorder.event(Kind.DOOR_FAILED, door=SOCKET, port=spec.port, reason=why)
+        self._recorder.event(EventKind.DOOR_FAILED, door=SOCKET, port=spec.port, reason=why)
 
     def _stop_settling(self) -> None:
         if self._settling is not None:

@@ -28,7 +28,7 @@ _HELD = re.compile(r"port (\d+) is held by ")
 _log = logger("ports")
 
 
-class PortHolder(NamedTuple):
+class PortOwner(NamedTuple):
     """The process that has a port. `instance` is what it claims to be, if it is a Holdfast."""
 
     described: str
@@ -91,7 +91,7 @@ class PortConflicts:
         host: str,
         port: int,
         is_port_given: bool,
-        holder: PortHolder,
+        holder: PortOwner,
         certificate: str | None,
     ) -> Listener | None:
         """Return the port of an old gate that gives it back; None if it does not."""
@@ -115,7 +115,7 @@ class PortConflicts:
                 await asyncio.sleep(_LOOK_AGAIN_SECONDS)
         return None
 
-    async def _ask(self, holder: PortHolder, certificate: str | None) -> bool:
+    async def _ask(self, holder: PortOwner, certificate: str | None) -> bool:
         lent = self._tokens.lend("handover of a port", ASK_SECONDS * 5)
         try:
             answer = await http_client.request(
@@ -131,7 +131,7 @@ class PortConflicts:
             self._tokens.take_back(lent.token.id)
         return answer.is_success
 
-    async def _holder(self, host: str, port: int, certificate: str | None) -> PortHolder:
+    async def _holder(self, host: str, port: int, certificate: str | None) -> PortOwner:
         loop = asyncio.get_running_loop()
         described = await loop.run_in_executor(None, processes.holder_of_port, port)
         who = described or "a process that cannot be told (of another user?)"
@@ -146,11 +146,11 @@ class PortConflicts:
             headers = {key.lower(): value for key, value in answer.headers}
             written = headers.get(IDENTITY_HEADER.lower())
             if written is None:
-                return PortHolder(who)
+                return PortOwner(who)
             instance = written.encode("latin-1").decode(errors="replace")
             said = "an earlier gate of this" if instance == self._instance else "another"
-            return PortHolder(f"{said} Holdfast, {instance[:100]!a}: {who}", base, instance)
-        return PortHolder(who)
+            return PortOwner(f"{said} Holdfast, {instance[:100]!a}: {who}", base, instance)
+        return PortOwner(who)
 
 
 def notes_now(notes: Mapping[str, str]) -> dict[str, str]:

@@ -44,7 +44,7 @@ class _WorkTreeSnapshot(NamedTuple):
     """Files and folders that exist but are not in the checkpoint; folders end with a slash."""
 
 
-class Checkpoints:
+class CheckpointStore:
     """Makes, lists and restores checkpoints."""
 
     def __init__(

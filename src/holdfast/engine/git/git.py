@@ -29,8 +29,8 @@ from holdfast.adapters.git.repository import Repository
 from holdfast.adapters.own_log import logger
 from holdfast.engine.tasks import Confinement, Task, TaskResult, Tasks
 from holdfast.rules import git as safety
-from holdfast.rules.files import Located
-from holdfast.rules.git import Allowed, Entry
+from holdfast.rules.files import LocatedPath
+from holdfast.rules.git import Entry, RepositoryPermissions
 from holdfast.rules.text.excerpts import Excerpt
 from holdfast.secrets.redaction import redact
 from holdfast.system import landlock
@@ -87,7 +87,7 @@ class NoGit(Failed):
     """There is no git to run."""
 
 
-class _Known(NamedTuple):
+class _RepositoryFacts(NamedTuple):
     entries: list[Entry]
     filters: list[str]
     files: tuple[str, ...]
@@ -108,7 +108,7 @@ class Git:
         self._in_thread = in_thread
         self._environ = environ
         self._spec = spec
-        self._known: dict[tuple[object, ...], _Known] = {}
+        self._known: dict[tuple[object, ...], _RepositoryFacts] = {}
         self._users: dict[tuple[object, ...], list[Entry]] = {}
         self._users_key: tuple[object, ...] = ()
         self._turns: dict[str, asyncio.Lock] = {}
@@ -118,7 +118,7 @@ class Git:
 
     @asynccontextmanager
     async def opened(
-        self, start: Located, roots: Roots, *, may_be_missing: bool = False
+        self, start: LocatedPath, roots: Roots, *, may_be_missing: bool = False
     ) -> AsyncIterator[Repository]:
         """Open the repository of a folder, or of a file that may not exist yet."""
         looking = self.opened_and(start, roots, lambda _: None, may_be_missing=may_be_missing)
@@ -128,7 +128,7 @@ class Git:
     @asynccontextmanager
     async def opened_and(
         self,
-        start: Located,
+        start: LocatedPath,
         roots: Roots,
         look: Callable[[Repository], T],
         *,
@@ -224,7 +224,7 @@ class Git:
         users = await self._users_entries(repository)
         spec = self._spec()
         if is_guarded:
-            allowed = Allowed(spec.allow_hooks, spec.allow_programs)
+            allowed = RepositoryPermissions(spec.allow_hooks, spec.allow_programs)
             config = [
                 *safety.users_own(users, known.entries),
                 *safety.overrides(known.entries, allowed),
@@ -282,7 +282,7 @@ class Git:
             blobs[blob] = os.fsdecode(output.out)
         return {path: blobs[blob] for path, blob in links.items()}
 
-    async def _learn(self, repository: Repository) -> _Known:
+    async def _learn(self, repository: Repository) -> _RepositoryFacts:
         """Return the repository's configuration as git reads it now: an older answer may be
         outdated, and name other programs.
         """
@@ -306,7 +306,7 @@ class Git:
         entries, origins = safety.parse_listing(output.out)
         spec = self._spec()
         files = await self._in_thread(self._check_origins, repository, origins)
-        if len(safety.overrides(entries, Allowed())) > _MOST_OVERRIDES:
+        if len(safety.overrides(entries, RepositoryPermissions())) > _MOST_OVERRIDES:
             raise Refused("the configuration of this repository names too many programs")
         if safety.is_unsteady(entries) and not spec.allow_programs:
             raise Refused(
@@ -315,7 +315,7 @@ class Git:
             )
         if spec.allow_hooks or spec.allow_programs:
             await self._in_thread(_check_owner, repository)
-        known = _Known(entries, safety.filters_of(entries), files)
+        known = _RepositoryFacts(entries, safety.filters_of(entries), files)
         if not safety.has_includes(entries):
             # An included file may change without a trace in the repository itself.
             if len(self._known) >= _MOST_KNOWN:

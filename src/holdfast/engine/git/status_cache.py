@@ -19,7 +19,7 @@ from holdfast.adapters.git.repository import Repository, under_way_in
 from holdfast.adapters.git.work_tree_state import RACY_NANOSECONDS, Mark, Scope, ScopeState
 from holdfast.adapters.own_log import logger
 from holdfast.engine.git.git import Git, Output, failure_of
-from holdfast.rules.files import Located
+from holdfast.rules.files import LocatedPath
 from holdfast.vocabulary.errors import HoldfastError
 
 STATUS = (
@@ -36,7 +36,7 @@ _LISTED = (
 _log = logger("status_cache")
 
 
-class GitStatus(NamedTuple):
+class RepositoryStatus(NamedTuple):
     tree: WorkTree
     under_way: str | None
     is_whole: bool
@@ -58,13 +58,13 @@ class _Before(NamedTuple):
         return seen is not None and newest < self.began - RACY_NANOSECONDS
 
 
-class _Known:
+class _CachedRepository:
     def __init__(self) -> None:
         self.scope: Scope | None = None
         self.refs: list[str] = []
         self.rules: list[str] = []
         self.before: _Before | None = None
-        self.answer: GitStatus | None = None
+        self.answer: RepositoryStatus | None = None
         self.learned_at = -_RELEARN_SECONDS
         self.learning: asyncio.Task[None] | None = None
 
@@ -79,11 +79,14 @@ class StatusCache:
     ) -> None:
         self._git = git
         self._in_thread = in_thread
-        self._all: dict[tuple[object, ...], _Known] = {}
+        self._all: dict[tuple[object, ...], _CachedRepository] = {}
 
     async def ask(
-        self, start: Located, roots: Roots, check: Callable[[Located], None] = lambda _: None
-    ) -> tuple[Repository, GitStatus]:
+        self,
+        start: LocatedPath,
+        roots: Roots,
+        check: Callable[[LocatedPath], None] = lambda _: None,
+    ) -> tuple[Repository, RepositoryStatus]:
         """Return the state of the work tree that a folder is in.
 
         `check` may refuse the repository. The returned repository is closed: only its place is of
@@ -104,13 +107,13 @@ class StatusCache:
             if known.learning is not None:
                 known.learning.cancel()
 
-    def _look(self, repository: Repository) -> tuple[_Known, _Before, str | None]:
+    def _look(self, repository: Repository) -> tuple[_CachedRepository, _Before, str | None]:
         name = (repository.place, repository.signature, self._git.settings_key())
         known = self._all.get(name)
         if known is None:
             if len(self._all) >= _MOST_KNOWN:
                 self._all.clear()
-            known = self._all[name] = _Known()
+            known = self._all[name] = _CachedRepository()
         began = time.time_ns()
         key = work_tree_state.key_of(repository, known.rules)
         refs = tuple(work_tree_state.marks_of(repository.common.descriptor, known.refs))
@@ -126,9 +129,9 @@ class StatusCache:
         self,
         repository: Repository,
         roots: Roots,
-        known: _Known,
+        known: _CachedRepository,
         before: _Before,
-        answer: GitStatus,
+        answer: RepositoryStatus,
     ) -> None:
         known.answer = None
         refs = work_tree_state.refs_of(answer.tree.branch, answer.tree.upstream)
@@ -143,7 +146,9 @@ class StatusCache:
                 return
         self._learn_soon(repository.place, roots, known, work_tree_state.newest_in(before.key))
 
-    def _learn_soon(self, place: Located, roots: Roots, known: _Known, newest: int) -> None:
+    def _learn_soon(
+        self, place: LocatedPath, roots: Roots, known: _CachedRepository, newest: int
+    ) -> None:
         """Learn what has to be looked at, after the answer is given and changes have stopped."""
         now = time.monotonic()
         if known.learning is not None or now - known.learned_at < _RELEARN_SECONDS:
@@ -159,7 +164,9 @@ class StatusCache:
 
         task.add_done_callback(done)
 
-    async def _learn_later(self, place: Located, roots: Roots, known: _Known, wait: float) -> None:
+    async def _learn_later(
+        self, place: LocatedPath, roots: Roots, known: _CachedRepository, wait: float
+    ) -> None:
         await asyncio.sleep(max(0.0, wait))
         try:
             known.scope = None
@@ -168,7 +175,7 @@ class StatusCache:
         except HoldfastError as error:
             _log.debug("what a status depends on could not be learned: %s", error.message)
 
-    async def _learn(self, repository: Repository, known: _Known) -> None:
+    async def _learn(self, repository: Repository, known: _CachedRepository) -> None:
         began = time.time_ns()
         rules = await self._git.ignore_files(repository)
         if rules is None:
@@ -183,12 +190,12 @@ class StatusCache:
         known.scope = await self._in_thread(work_tree_state.learn, repository, key, *texts, began)
 
 
-def _answer_of(output: Output, under_way: str | None) -> GitStatus:
+def _answer_of(output: Output, under_way: str | None) -> RepositoryStatus:
     if not output.is_success:
         raise failure_of(output, "status")
     # A cut answer ends in the middle of an entry.
     data = output.out[: output.out.rfind(b"\0") + 1] if output.is_cut else output.out
-    return GitStatus(parse_status(data), under_way, not output.is_cut)
+    return RepositoryStatus(parse_status(data), under_way, not output.is_cut)
 
 
 def _is_same(now: _Before, then: _Before | None) -> bool:

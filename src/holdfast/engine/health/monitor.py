@@ -18,16 +18,16 @@ from msgspec.structs import replace
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.probes import Finding
 from holdfast.adapters.probes.notify import Message
-from holdfast.engine.health.probes import Check, Prober, Then
-from holdfast.engine.runner.environment import Environment, Timer
+from holdfast.engine.health.probes import ProbeCheck, Prober, Then
+from holdfast.engine.runner.environment import Environment, PendingCall
 from holdfast.engine.runner.observers import MonitoredRun, RunObserver
 from holdfast.engine.runner.run_slot import RunSlot
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.workflows.recovery import recover
 from holdfast.rules import health
-from holdfast.rules.health import Condition, Plan, Tally
+from holdfast.rules.health import Condition, ProbePlan, ProbeTally
 from holdfast.rules.ports import fill_probe
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.specs.probes import ProbeSpec
 from holdfast.vocabulary.states import ALIVE, State
 
@@ -151,13 +151,13 @@ def _ignore_metric(service: str, name: str, value: float) -> None:
 class RunProbe:
     """One probe of one run: its tally, and when it is asked next."""
 
-    def __init__(self, spec: ProbeSpec, tally: Tally) -> None:
+    def __init__(self, spec: ProbeSpec, tally: ProbeTally) -> None:
         self.spec = spec
         self.tally = tally
         self.has_passed = tally.verdict is True
-        self.plan = Plan(0.0, 0.0)
-        self.timer: Timer | None = None
-        self.check: Check
+        self.plan = ProbePlan(0.0, 0.0)
+        self.timer: PendingCall | None = None
+        self.check: ProbeCheck
         self.is_begun = self.is_asking = self.is_due = False
         self.listeners: list[Then] = []
         self.reported_at = float("-inf")
@@ -202,7 +202,7 @@ class RunHealth:
         self.specs = probes_of(runner)
         self._environment = environment
         self._said = runner.condition.said
-        self._status_timer: Timer | None = None
+        self._status_timer: PendingCall | None = None
         self._is_over = self._is_paused = self._is_stopping = False
         self.has_said_ready = False
         self._last_sign = environment.clock.monotonic()
@@ -332,12 +332,12 @@ class RunHealth:
             probe.tally = health.count(spec, before, is_passed=finding.is_passed)
         if finding.is_passed:
             if before.failures:
-                self._report(Kind.HEALTH_PASSED, probe, finding)
+                self._report(EventKind.HEALTH_PASSED, probe, finding)
             self._log_pass(finding)
         elif plan.is_counted:
             seconds = self._now() - probe.reported_at
             if health.is_told(before, probe.tally, seconds=seconds):
-                self._report(Kind.HEALTH_FAILED, probe, finding, failures=probe.tally.failures)
+                self._report(EventKind.HEALTH_FAILED, probe, finding, failures=probe.tally.failures)
             else:
                 probe.unreported += 1
         if not (probe.passes_once and probe.tally.verdict is True):
@@ -346,7 +346,7 @@ class RunHealth:
 
     # Consequences
 
-    def _conclude(self, probe: RunProbe, before: Tally, finding: Finding) -> None:
+    def _conclude(self, probe: RunProbe, before: ProbeTally, finding: Finding) -> None:
         self._judge(probe, finding)
         if self._is_over:
             return
@@ -369,17 +369,17 @@ class RunHealth:
         facts = self._facts(probe, finding)
         if before.health != after.health and None not in (before.health, after.health):
             words = {"from": before.health, "to": after.health}
-            self._event(Kind.HEALTH_CHANGED, what="health", **words, **facts)
+            self._event(EventKind.HEALTH_CHANGED, what="health", **words, **facts)
         if before.is_ready and after.is_ready is False:
             words = {"from": "ready", "to": "not ready"}
-            self._event(Kind.HEALTH_CHANGED, what="readiness", **words, **facts)
+            self._event(EventKind.HEALTH_CHANGED, what="readiness", **words, **facts)
         elif after.is_overdue and not before.is_overdue and _asks_readiness_only(probe):
             words = {"from": "unknown", "to": "not ready"}
-            self._event(Kind.HEALTH_CHANGED, what="readiness", **words, **facts)
+            self._event(EventKind.HEALTH_CHANGED, what="readiness", **words, **facts)
         self.runner.judge(after)
         if after.is_ready and before.is_ready is False:
             seconds = round(self._now() - self.run.started_mono, 3)
-            self._event(Kind.SERVICE_READY, after=seconds)
+            self._event(EventKind.SERVICE_READY, after=seconds)
 
     def _condition(self) -> Condition:
         return health.condition([(probe.spec, probe.tally) for probe in self.probes], self._said)
@@ -420,7 +420,7 @@ class RunHealth:
                     self.ask(probe)
             elif "readiness" in probe.spec.roles and probe.tally.verdict is not None:
                 why = "it says that it " + ("stops" if message.is_stopping else "reloads")
-                probe.tally, probe.has_passed = Tally(), False
+                probe.tally, probe.has_passed = ProbeTally(), False
                 probe.plan = health.first(probe.spec, self._now(), self._environment.random())
                 self._arm(probe)
                 self._judge(probe, Finding(False, why))
@@ -474,10 +474,10 @@ class RunHealth:
     def _now(self) -> float:
         return self._environment.clock.monotonic()
 
-    def _event(self, kind: Kind, **data: Any) -> None:
+    def _event(self, kind: EventKind, **data: Any) -> None:
         self._environment.recorder.event(kind, self.runner.name, self.run.run_id, **data)
 
-    def _report(self, kind: Kind, probe: RunProbe, finding: Finding, **facts: Any) -> None:
+    def _report(self, kind: EventKind, probe: RunProbe, finding: Finding, **facts: Any) -> None:
         unreported = {"untold": probe.unreported} if probe.unreported else {}
         self._event(kind, **self._facts(probe, finding), **facts, **unreported)
         probe.reported_at, probe.unreported = self._now(), 0

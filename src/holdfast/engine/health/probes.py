@@ -40,7 +40,7 @@ Then = Callable[[Finding], None]
 _log = logger("probes")
 
 
-class Check(Protocol):
+class ProbeCheck(Protocol):
     """How one probe asks about one run; at most one question at a time."""
 
     def begin(self) -> None:
@@ -59,7 +59,9 @@ class Check(Protocol):
 class Prober(Protocol):
     """Opens checks. Tests answer with their own."""
 
-    def open(self, runner: MonitoredRun, probe: ProbeSpec, on_answer: Callable[[], None]) -> Check:
+    def open(
+        self, runner: MonitoredRun, probe: ProbeSpec, on_answer: Callable[[], None]
+    ) -> ProbeCheck:
         """Return how to ask; it calls `on_answer` when there is an answer before the time."""
 
 
@@ -83,7 +85,9 @@ class ProbeChecks:
         self.connections = asyncio.Semaphore(MOST_CONNECTIONS)
         self._threads = ThreadPoolExecutor(2, "probe")
 
-    def open(self, runner: MonitoredRun, probe: ProbeSpec, on_answer: Callable[[], None]) -> Check:
+    def open(
+        self, runner: MonitoredRun, probe: ProbeSpec, on_answer: Callable[[], None]
+    ) -> ProbeCheck:
         match probe.target:
             case HttpTarget() as target:
                 return _HttpCheck(self, probe, target)

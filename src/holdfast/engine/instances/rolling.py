@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from holdfast.engine.admission.admission import Admission
+from holdfast.engine.admission.admission import DependencyAdmission
 from holdfast.engine.roster import Roster
-from holdfast.engine.runner.environment import Recorder
+from holdfast.engine.runner.environment import HistoryRecorder
 from holdfast.engine.runner.runner import Runner
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.instances import RollingResult
 from holdfast.vocabulary.services import Outcome
 from holdfast.vocabulary.states import Desired, State
@@ -28,7 +28,9 @@ LOCKED = "a lockdown began meanwhile"
 class Rolling:
     """Restarts services one at a time."""
 
-    def __init__(self, roster: Roster, admission: Admission, recorder: Recorder) -> None:
+    def __init__(
+        self, roster: Roster, admission: DependencyAdmission, recorder: HistoryRecorder
+    ) -> None:
         self._roster = roster
         self._admission = admission
         self._recorder = recorder
@@ -94,7 +96,7 @@ class Rolling:
                 break
         restarted = [name for name, it in outcomes.items() if it.outcome == "restarted"]
         data: dict[str, Any] = {"restarted": restarted, "remaining": remaining, "reason": reason}
-        self._recorder.event(Kind.ROLLING_FINISHED, **data)
+        self._recorder.event(EventKind.ROLLING_FINISHED, **data)
         for name in remaining:
             if (runner := self._roster.runners.get(name)) is not None:
                 outcomes[name] = runner.outcome("not_restarted")
@@ -126,4 +128,4 @@ class Rolling:
         return late
 
     def _tell(self, name: str, **data: Any) -> None:
-        self._recorder.event(Kind.ROLLING_STEP, name, **data)
+        self._recorder.event(EventKind.ROLLING_STEP, name, **data)

@@ -12,14 +12,14 @@ import msgspec
 
 from holdfast.adapters import keeper_memory
 from holdfast.engine.roster import Roster
-from holdfast.engine.runner.environment import Keeper
+from holdfast.engine.runner.environment import KeeperApi
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.specs.settings import Configuration, Template
 
 LoadInstances = Callable[[Template, str, int, Mapping[str, str]], dict[str, ServiceSpec]]
 
 
-class Scale(msgspec.Struct, frozen=True, kw_only=True):
+class ScaleSetting(msgspec.Struct, frozen=True, kw_only=True):
     """The wanted number, and the number that was configured then."""
 
     configured: int
@@ -31,14 +31,14 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
 class Scaling:
     """The numbers in force."""
 
-    def __init__(self, keeper: Keeper, roster: Roster) -> None:
+    def __init__(self, keeper: KeeperApi, roster: Roster) -> None:
         self._keeper = keeper
         self._roster = roster
-        self._scales: dict[str, Scale] = {}
+        self._scales: dict[str, ScaleSetting] = {}
 
     def restore(self, kept: Mapping[str, str]) -> None:
         for name, value in keeper_memory.scale.entries(kept):
-            self._scales[name] = msgspec.json.decode(value, type=Scale)
+            self._scales[name] = msgspec.json.decode(value, type=ScaleSetting)
             self._say(name)
 
     def unfinished(self) -> dict[str, int]:
@@ -54,7 +54,7 @@ class Scaling:
 
     def begin(self, name: str, configured: int, wanted: int) -> None:
         """Want so many from now on."""
-        self._set(name, Scale(configured=configured, wanted=wanted))
+        self._set(name, ScaleSetting(configured=configured, wanted=wanted))
 
     def finish(self, name: str) -> None:
         """Note that every instance is there, and none too many."""
@@ -112,7 +112,7 @@ class Scaling:
         for name in self._scales:
             self._say(name)
 
-    def _set(self, name: str, scale: Scale | None) -> None:
+    def _set(self, name: str, scale: ScaleSetting | None) -> None:
         if scale is None:
             self._scales.pop(name, None)
             self._keeper.keep(keeper_memory.scale(name), None)

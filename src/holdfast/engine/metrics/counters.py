@@ -5,10 +5,10 @@ Written on the hot path: a method here is a few additions.
 
 from __future__ import annotations
 
-from holdfast.vocabulary.events import Event, Kind
+from holdfast.vocabulary.events import Event, EventKind
 
-_STARTED = Kind.PROCESS_STARTED.value
-_FAILURES = (Kind.START_FAILED.value, Kind.CONDEMNED.value)
+_STARTED = EventKind.PROCESS_STARTED.value
+_FAILURES = (EventKind.START_FAILED.value, EventKind.CONDEMNED.value)
 
 
 class SupervisorCounters:

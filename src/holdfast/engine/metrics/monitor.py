@@ -17,13 +17,13 @@ from holdfast.adapters.metrics import SampledRun, Totals, Usage, new_sampler
 from holdfast.adapters.own_log import logger
 from holdfast.engine.metrics.counters import SupervisorCounters
 from holdfast.engine.metrics.sampler import Errand, MetricsSampler, Sample
-from holdfast.engine.runner.environment import Clock, Recorder, Timer
+from holdfast.engine.runner.environment import Clock, HistoryRecorder, PendingCall
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.workflows.recovery import recover
 from holdfast.rules import limits
 from holdfast.rules.limits import Breach, LimitState, ResourceUse
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.specs.settings import Settings
 
 FIRST_LOOK_SECONDS = 1.0
@@ -60,7 +60,7 @@ class Gauge:
         """What its ended runs used."""
         self.custom: dict[str, float] = {}
         self.standing = LimitState()
-        self.timer: Timer | None = None
+        self.timer: PendingCall | None = None
 
     @property
     def totals(self) -> Totals:
@@ -75,7 +75,7 @@ class ResourceMonitor(RunObserver):
         self,
         sampler: MetricsSampler,
         loop: asyncio.AbstractEventLoop,
-        recorder: Recorder,
+        recorder: HistoryRecorder,
         clock: Clock,
         counters: SupervisorCounters,
     ) -> None:
@@ -256,14 +256,14 @@ class ResourceMonitor(RunObserver):
         verdict = limits.judge(runner.declaration.spec, gauge.standing, use, enforced)
         gauge.standing = verdict.standing
         for limit in verdict.cleared:
-            self._recorder.event(Kind.LIMIT_CLEARED, gauge.name, gauge.run_id, limit=limit)
+            self._recorder.event(EventKind.LIMIT_CLEARED, gauge.name, gauge.run_id, limit=limit)
         for breach in verdict.breaches:
             self._on_breach(gauge, breach)
 
     def _on_breach(self, gauge: Gauge, breach: Breach) -> None:
         limit, reason, action = breach
         facts = {"limit": limit, "reason": reason, "action": action}
-        self._recorder.event(Kind.LIMIT_REACHED, gauge.name, gauge.run_id, **facts)
+        self._recorder.event(EventKind.LIMIT_REACHED, gauge.name, gauge.run_id, **facts)
         runner = gauge.runner
         match action:
             case "warn":
@@ -330,7 +330,7 @@ class ResourceMonitor(RunObserver):
 
 def monitor_for(
     link: KeeperLink,
-    recorder: Recorder,
+    recorder: HistoryRecorder,
     clock: Clock,
     loop: asyncio.AbstractEventLoop,
     state: str,

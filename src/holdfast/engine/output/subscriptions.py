@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from holdfast.engine.runner.environment import Keeper
+from holdfast.engine.runner.environment import KeeperApi
 
 if TYPE_CHECKING:
     from holdfast.keeper.protocol.messages import Reply
@@ -21,10 +21,12 @@ SILENCE_SECONDS = 0.2
 """After this time without a byte, an unfinished line may be a prompt."""
 
 
-class Subscription:
+class OutputSubscription:
     """One subscriber. Without `services` it is told of all, also of those added later."""
 
-    def __init__(self, services: frozenset[str], close: Callable[[Subscription], None]) -> None:
+    def __init__(
+        self, services: frozenset[str], close: Callable[[OutputSubscription], None]
+    ) -> None:
         self.services = services
         self._close = close
         self._items: dict[str, dict[str, Any]] = {}
@@ -56,10 +58,10 @@ class Subscription:
 class OutputSubscriptions:
     """All subscribers, and what the keeper was asked to report."""
 
-    def __init__(self, keeper: Keeper, known: Callable[[], Iterable[str]]) -> None:
+    def __init__(self, keeper: KeeperApi, known: Callable[[], Iterable[str]]) -> None:
         self._keeper = keeper
         self._known = known
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: set[OutputSubscription] = set()
         self._asked: set[str] = set()
         self._callbacks: dict[str, list[Callable[[], None]]] = {}
 
@@ -82,8 +84,8 @@ class OutputSubscriptions:
 
         return stop
 
-    def subscribe(self, services: Iterable[str]) -> Subscription:
-        subscription = Subscription(frozenset(services), self._unsubscribe)
+    def subscribe(self, services: Iterable[str]) -> OutputSubscription:
+        subscription = OutputSubscription(frozenset(services), self._unsubscribe)
         self._subscriptions.add(subscription)
         known = [service for service in self._known() if subscription.wants(service)]
         self._asked.update(known)
@@ -129,6 +131,6 @@ class OutputSubscriptions:
             self._asked.discard(service)
             self._request(service, on=False)
 
-    def _unsubscribe(self, subscription: Subscription) -> None:
+    def _unsubscribe(self, subscription: OutputSubscription) -> None:
         self._subscriptions.discard(subscription)
         self.update()

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord
 from holdfast.engine.runner.observers import RunObservers
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.specs.workflows import RecoverySpec
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.keeper.protocol.messages import Reply, Request, SpawnReply, SpawnRequest
 
 
-class Keeper(Protocol):
+class KeeperApi(Protocol):
     """The process that holds all others. Replies come in the order of the requests."""
 
     @overload
@@ -40,11 +40,11 @@ class Keeper(Protocol):
     def boot_id(self) -> str: ...
 
 
-class Recorder(Protocol):
+class HistoryRecorder(Protocol):
     """The history. What is recorded in one turn of the loop is one transaction."""
 
     def event(
-        self, kind: Kind, service: str | None = None, run_id: str | None = None, **data: Any
+        self, kind: EventKind, service: str | None = None, run_id: str | None = None, **data: Any
     ) -> None: ...
 
     def save_service(self, name: str, record: Callable[[], ServiceRecord]) -> None: ...
@@ -58,11 +58,11 @@ class Recorder(Protocol):
     def forget(self, run_id: str) -> None: ...
 
 
-class Timer(Protocol):
+class PendingCall(Protocol):
     def cancel(self) -> None: ...
 
 
-CallLater = Callable[[float, Callable[[], None]], Timer]
+CallLater = Callable[[float, Callable[[], None]], PendingCall]
 
 
 class Clock:
@@ -111,8 +111,8 @@ class NoRemedies:
 class Environment(msgspec.Struct, frozen=True):
     """Everything outside of a runner that it may use."""
 
-    keeper: Keeper
-    recorder: Recorder
+    keeper: KeeperApi
+    recorder: HistoryRecorder
     clock: Clock
     random: Callable[[], float]
     call_later: CallLater

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.engine.runner.environment import Recorder
+from holdfast.engine.runner.environment import HistoryRecorder
 from holdfast.engine.runner.live_run import LastExit
 from holdfast.rules.lifecycle import restart as restarts
 from holdfast.rules.lifecycle.restart import Ending
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.quantities import signal_name
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.states import ErrorType
@@ -53,12 +53,14 @@ def was_asked_for(facts: ExitFacts) -> bool:
     return bool(facts.get("is_end_asked")) and not facts.get("cause")
 
 
-def record(recorder: Recorder, facts: ExitFacts, exit_: Exit, error: ErrorType | None) -> None:
+def record(
+    recorder: HistoryRecorder, facts: ExitFacts, exit_: Exit, error: ErrorType | None
+) -> None:
     """Put an exit into the history of runs, and publish it as an event."""
     error_type = error.value if error is not None else None
     recorder.run_ended({**facts, "error_type": error_type}, exit_.last.signal, exit_.reason)
     recorder.event(
-        Kind.EXIT,
+        EventKind.EXIT,
         facts["service"],
         facts["run_id"],
         code=exit_.ending.code,

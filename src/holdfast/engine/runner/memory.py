@@ -11,21 +11,21 @@ import msgspec
 
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.keeper_memory import KeyFamily
-from holdfast.engine.runner.environment import Keeper
+from holdfast.engine.runner.environment import KeeperApi
 from holdfast.rules.health import Condition
-from holdfast.rules.lifecycle.restart import Verdict
+from holdfast.rules.lifecycle.restart import RunVerdict
 from holdfast.vocabulary.readers import reader
 
 _decode_condition = reader(tuple[str, Condition])
-_decode_verdict = reader(tuple[str, Verdict])
+_decode_verdict = reader(tuple[str, RunVerdict])
 _decode_ports = reader(dict[str, int])
 _decode_leaving = reader(dict[str, str])
 
 
-class Memory:
+class ServiceMemory:
     """The part of the keeper's memory that belongs to one service."""
 
-    def __init__(self, name: str, keeper: Keeper) -> None:
+    def __init__(self, name: str, keeper: KeeperApi) -> None:
         self._name = name
         self._keeper = keeper
         self._desired: str | None = None
@@ -48,7 +48,7 @@ class Memory:
             return None
         return condition if of_run == run_id else None
 
-    def keep_verdict(self, run_id: str | None, verdict: Verdict | None) -> None:
+    def keep_verdict(self, run_id: str | None, verdict: RunVerdict | None) -> None:
         """Keep why a run is being ended as a failure: the next supervisor must not take that end
         for a restart that somebody asked for."""
         if verdict is None:
@@ -56,7 +56,7 @@ class Memory:
         else:
             self._keep(keeper_memory.verdict, (run_id, verdict))
 
-    def verdict_of(self, run_id: str | None) -> Verdict | None:
+    def verdict_of(self, run_id: str | None) -> RunVerdict | None:
         """Why an earlier supervisor was ending this run as a failure, if it was."""
         try:
             of_run, verdict = _decode_verdict(self._read(keeper_memory.verdict))

@@ -29,7 +29,7 @@ from holdfast.engine.runner.declaration import Declaration, Overrides
 from holdfast.engine.runner.environment import Environment
 from holdfast.engine.runner.facts import Facts
 from holdfast.engine.runner.live_run import LastExit, LiveRun
-from holdfast.engine.runner.memory import Memory
+from holdfast.engine.runner.memory import ServiceMemory
 from holdfast.engine.runner.remains import Remains
 from holdfast.engine.runner.run_slot import RunSlot
 from holdfast.engine.runner.timers import TimerName, Timers
@@ -40,12 +40,19 @@ from holdfast.rules.health import Condition
 from holdfast.rules.lifecycle import restart as restarts
 from holdfast.rules.lifecycle import restoring
 from holdfast.rules.lifecycle.recovery import after_ending
-from holdfast.rules.lifecycle.restart import SPACING_SECONDS, Again, Counters, Ending, Stay, Verdict
-from holdfast.rules.lifecycle.restoring import FoundRun, Snapshot, Step, UnseenExit
+from holdfast.rules.lifecycle.restart import (
+    SPACING_SECONDS,
+    Counters,
+    Ending,
+    NoRestart,
+    RestartAfter,
+    RunVerdict,
+)
+from holdfast.rules.lifecycle.restoring import Continuation, FoundRun, Snapshot, UnseenExit
 from holdfast.rules.lifecycle.table import Cause, next_state
 from holdfast.rules.plan import Trace
 from holdfast.vocabulary.errors import Failed
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.quantities import parse_signal
 from holdfast.vocabulary.services import Outcome, ServiceStatus
 from holdfast.vocabulary.sessions import Owner
@@ -84,7 +91,7 @@ class Runner:
         """`on_failed` is called when the service is wanted, has failed and is left so."""
         self.name = declaration.spec.name
         self._environment = environment
-        self._memory = Memory(self.name, environment.keeper)
+        self._memory = ServiceMemory(self.name, environment.keeper)
         self._timers = Timers(environment.call_later)
         self._waiters = Waiters(new_future)
         self._on_failed = on_failed
@@ -97,7 +104,7 @@ class Runner:
         """The slot of `run`."""
         self._is_due = False
         """A start is due as soon as no process of the last run is left."""
-        self._verdict: Verdict | None = None
+        self._verdict: RunVerdict | None = None
         """Why the current run is being ended as a failure."""
         self._cause_of_stop: Ending | None = None
         """The trouble for which it is being stopped."""
@@ -148,7 +155,7 @@ class Runner:
 
     def restart_after(self, reason: str, *, wait: bool = False) -> asyncio.Future[Outcome]:
         """Restart it because a service that it needs was restarted."""
-        self._event(Kind.SERVICE_FOLLOWS, reason=reason)
+        self._event(EventKind.SERVICE_FOLLOWS, reason=reason)
         return self.restart(wait=wait, overrides=self.overrides)
 
     def stop(
@@ -335,15 +342,15 @@ class Runner:
         if run is None or run.main_gone or self.state not in ALIVE:
             return False
         seconds = self._environment.clock.monotonic() - run.started_mono
-        self._set_verdict(Verdict(reason, seconds, self.state is State.STARTING, cause))
-        self._event(Kind.CONDEMNED, cause=cause, reason=reason)
+        self._set_verdict(RunVerdict(reason, seconds, self.state is State.STARTING, cause))
+        self._event(EventKind.CONDEMNED, cause=cause, reason=reason)
         self._move(Cause.STOP)
         self._end(grace)
         return True
 
     def stop_for(self, cause: str, reason: str) -> None:
         """Want it stopped, because of trouble that it made."""
-        self._event(Kind.RECOVERY, cause=cause, action="stop", reason=reason)
+        self._event(EventKind.RECOVERY, cause=cause, action="stop", reason=reason)
         self._cause_of_stop = Ending(0.0, verdict=reason, cause=cause)
         self.stop(because=reason)
 
@@ -353,7 +360,7 @@ class Runner:
         if recovery.action == "stop" and slot is not None:
             self.stop_for(cause, reason)
             return
-        self._event(Kind.RECOVERY, cause=cause, action=recovery.action, reason=reason)
+        self._event(EventKind.RECOVERY, cause=cause, action=recovery.action, reason=reason)
         match recovery.action:
             case "signal" if slot is not None and recovery.signal is not None:
                 slot.signal(parse_signal(recovery.signal))
@@ -375,7 +382,7 @@ class Runner:
         was_brief = self.prospect in (None, Prospect.BRIEF)
         self._change(prospect=prospect)
         if was_brief and prospect > Prospect.BRIEF:
-            self._event(Kind.SERVICE_WAITING, waiting_for=list(waiting_for))
+            self._event(EventKind.SERVICE_WAITING, waiting_for=list(waiting_for))
         self._waiters.changed()
         self._environment.observers.changed(self)
 
@@ -467,7 +474,7 @@ class Runner:
     def _on_started(self, slot: RunSlot, again: bool) -> None:
         """The keeper has started the current run."""
         run = slot.run
-        self._event(Kind.PROCESS_STARTED, pid=run.pid, number=run.number, restarted=again)
+        self._event(EventKind.PROCESS_STARTED, pid=run.pid, number=run.number, restarted=again)
         if self.state is State.STARTING:
             self._waiters.started(self.outcome, only_impatient=True)
             self._await_stay(slot, self.declaration.spec.start_seconds)
@@ -511,7 +518,7 @@ class Runner:
         def on_stable() -> None:
             if self._current is slot and not slot.run.main_gone:
                 self._change(counters=Counters())
-                self._event(Kind.STABLE, pid=slot.run.pid)
+                self._event(EventKind.STABLE, pid=slot.run.pid)
                 self.save()
 
         self._timers.set(TimerName.STABLE, max(0.0, seconds), on_stable)
@@ -550,7 +557,7 @@ class Runner:
         slot = self._current
         if slot is None or slot.run.run_id != run_id:
             return
-        self._event(Kind.TREE_ENDED, report=report, seconds=notice.get("seconds"))
+        self._event(EventKind.TREE_ENDED, report=report, seconds=notice.get("seconds"))
         if notice.get("empty", True):
             self._tree_gone(report)
             return
@@ -603,7 +610,7 @@ class Runner:
         self._change(error_type=error_type)
         if restarts.is_start_failure(spec, ending):
             reason, error = restarts.reason_of(spec, ending), error_type and error_type.value
-            self._event(Kind.START_FAILED, reason=reason, stage=stage, error_type=error)
+            self._event(EventKind.START_FAILED, reason=reason, stage=stage, error_type=error)
         decision = restarts.decide(spec, self.counters, ending, self._environment.random())
         decision, remedy = after_ending(spec, ending, decision)
         self._change(counters=decision.counters, reason=decision.reason)
@@ -613,37 +620,39 @@ class Runner:
         else:
             self._move(Cause.EXIT_SUCCESS if is_success else Cause.EXIT_FAILURE)
         is_wanted = self.desired is Desired.RUNNING and not self.is_retiring
-        is_immediate = isinstance(decision, Again) and decision.delay <= 0 and self.run is None
-        if isinstance(decision, Again) and is_wanted and not is_immediate:
+        is_immediate = (
+            isinstance(decision, RestartAfter) and decision.delay <= 0 and self.run is None
+        )
+        if isinstance(decision, RestartAfter) and is_wanted and not is_immediate:
             self._back_off(decision)
         if is_success:
             self._waiters.started(self.outcome)
         else:
             self._waiters.failed(self.outcome("failed", self.reason))
-        if isinstance(decision, Stay):
+        if isinstance(decision, NoRestart):
             self._stay_down(decision, is_success)
         elif is_immediate and is_wanted:
             self._begin(again=True)
         if remedy is not None and self.desired is Desired.RUNNING:
             self.remedy(remedy.cause, remedy.recovery, decision.reason)
 
-    def _stay_down(self, decision: Stay, is_success: bool) -> None:
+    def _stay_down(self, decision: NoRestart, is_success: bool) -> None:
         """Nothing is started again."""
         if decision.is_suppressed:
-            self._event(Kind.SUPPRESSED, reason=decision.reason)
+            self._event(EventKind.SUPPRESSED, reason=decision.reason)
         if self.desired is Desired.RUNNING:
             self._publish_desired(self.state.value)
             if not is_success:
                 self._on_failed(self)
 
-    def _back_off(self, decision: Again) -> None:
+    def _back_off(self, decision: RestartAfter) -> None:
         """Start it again after a while; a candidate that lives takes its place at once."""
         delay = 0.0 if self.beside is not None and self.beside.is_usable else decision.delay
         clock = self._environment.clock
         self._move(Cause.RESTART_PLANNED)
         self._change(next_start_at=clock.time() + delay, due_mono=clock.monotonic() + delay)
         self._timers.set(TimerName.BACK_OFF, delay, self._restart_due)
-        self._event(Kind.RESTART_SCHEDULED, delay=round(delay, 3), reason=decision.reason)
+        self._event(EventKind.RESTART_SCHEDULED, delay=round(delay, 3), reason=decision.reason)
 
     def _restart_due(self) -> None:
         if self.state is not State.BACKOFF:
@@ -714,7 +723,7 @@ class Runner:
     def _on_candidate_started(self, candidate: RunSlot, ready_seconds: float) -> None:
         run = candidate.run
         facts = {"pid": run.pid, "number": run.number, "restarted": True, "beside": True}
-        self._event_of(run, Kind.PROCESS_STARTED, **facts)
+        self._event_of(run, EventKind.PROCESS_STARTED, **facts)
         if candidate.is_ending:
             candidate.end(None)
             return
@@ -845,7 +854,7 @@ class Runner:
 
     def _on_ended_beside(self, slot: RunSlot, notice: EndedNotice, report: Report) -> None:
         seconds = notice.get("seconds")
-        self._event_of(slot.run, Kind.TREE_ENDED, report=report, seconds=seconds)
+        self._event_of(slot.run, EventKind.TREE_ENDED, report=report, seconds=seconds)
         if notice.get("empty", True):
             self._beside_gone(slot)
         else:
@@ -905,19 +914,19 @@ class Runner:
             [_unseen_exit(facts) for facts in unseen],
         )
         is_changed = restored.state is not self.state
-        for facts in unseen[:-1] if restored.step is Step.HANDLE_EXIT else unseen:
+        for facts in unseen[:-1] if restored.step is Continuation.HANDLE_EXIT else unseen:
             self.account(facts)
         now = self._environment.clock.monotonic()
         slot = self._resume_run(LiveRun.of(live, now)) if live is not None else None
         self._restore_state(restored.state)
         if slot is not None and live is not None:
-            if restored.step in (Step.WATCH_RUN, Step.AWAIT_END):
+            if restored.step in (Continuation.WATCH_RUN, Continuation.AWAIT_END):
                 if is_changed:
                     self._change(since=self._environment.clock.time())
                 slot.has_stayed = restored.has_stayed
                 self._watch_run(slot, live)
             else:
-                slot.run.main_gone = restored.step is not Step.HANDLE_EXIT
+                slot.run.main_gone = restored.step is not Continuation.HANDLE_EXIT
         self._go_on(restored.step, unseen, is_tree_gone=slot is None)
         if is_changed or record != remains.record:
             self.save()
@@ -926,19 +935,26 @@ class Runner:
         if remains.second is not None:
             self._end_second(remains.second)
 
-    def _go_on(self, step: Step, unseen: Sequence[ExitFacts], *, is_tree_gone: bool) -> None:
+    def _go_on(
+        self, step: Continuation, unseen: Sequence[ExitFacts], *, is_tree_gone: bool
+    ) -> None:
         """Take the step that follows from the restored state."""
         match step:
-            case Step.HANDLE_EXIT:
+            case Continuation.HANDLE_EXIT:
                 self._handle_unseen(unseen[-1], is_tree_gone=is_tree_gone)
-            case Step.FINISH_STOP:
+            case Continuation.FINISH_STOP:
                 self._verdict = self._memory.verdict_of(self.last_run_id)
                 self._tree_gone([])
-            case Step.START:
+            case Continuation.START:
                 self._begin(again=False)
-            case Step.BACK_OFF:
+            case Continuation.BACK_OFF:
                 self._resume_back_off()
-            case Step.REST | Step.WATCH_RUN | Step.AWAIT_END | Step.AWAIT_TREE:
+            case (
+                Continuation.REST
+                | Continuation.WATCH_RUN
+                | Continuation.AWAIT_END
+                | Continuation.AWAIT_TREE
+            ):
                 pass
 
     def _recall(self, remains: Remains) -> None:
@@ -999,7 +1015,7 @@ class Runner:
         self._want(Desired.RUNNING)
         slot.record_start()
         facts = {"pid": slot.run.pid, "number": slot.number, "is_survivor": is_survivor}
-        self._event(Kind.SERVICE_ADOPTED, **facts)
+        self._event(EventKind.SERVICE_ADOPTED, **facts)
         self._environment.observers.run_began(self)
 
     def _snapshot(self, remains: Remains) -> Snapshot:
@@ -1146,7 +1162,7 @@ class Runner:
         data = {"from": before.value, "to": after.value, "cause": cause.value}
         if after is State.FAILED and self.reason:
             data["reason"] = self.reason
-        self._event(Kind.TRANSITION, **data)
+        self._event(EventKind.TRANSITION, **data)
         self._waiters.changed()
         self._environment.observers.changed(self)
         self.save()
@@ -1168,7 +1184,7 @@ class Runner:
         self._change(awaits_schedule=word == State.PENDING.value)
         self._memory.publish_desired(word)
 
-    def _set_verdict(self, verdict: Verdict | None) -> None:
+    def _set_verdict(self, verdict: RunVerdict | None) -> None:
         if verdict is not self._verdict:
             self._verdict = verdict
             self._memory.keep_verdict(self.last_run_id, verdict)
@@ -1177,14 +1193,14 @@ class Runner:
         """The only place where facts change."""
         self.facts = replace(self.facts, version=self.facts.version + 1, **changes)
 
-    def _event(self, kind: Kind, **data: Any) -> None:
+    def _event(self, kind: EventKind, **data: Any) -> None:
         self._environment.recorder.event(kind, self.name, self.last_run_id, **data)
 
-    def _event_of(self, run: LiveRun, kind: Kind, **data: Any) -> None:
+    def _event_of(self, run: LiveRun, kind: EventKind, **data: Any) -> None:
         self._environment.recorder.event(kind, self.name, run.run_id, **data)
 
     def _overlap_event(self, step: str, candidate: RunSlot, **data: Any) -> None:
-        self._event_of(candidate.run, Kind.OVERLAP, step=step, **data)
+        self._event_of(candidate.run, EventKind.OVERLAP, step=step, **data)
 
     # The facts, for reading
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from holdfast.engine.runner.environment import CallLater, Timer
+from holdfast.engine.runner.environment import CallLater, PendingCall
 
 
 class TimerName(Enum):
@@ -23,7 +23,7 @@ class Timers:
 
     def __init__(self, call_later: CallLater) -> None:
         self._call_later = call_later
-        self._timers: dict[TimerName, Timer] = {}
+        self._timers: dict[TimerName, PendingCall] = {}
 
     def set(self, name: TimerName, seconds: float, callback: Callable[[], None]) -> None:
         """Call back after so many seconds."""

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
-from holdfast.engine.runner.environment import Keeper
+from holdfast.engine.runner.environment import KeeperApi
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.runner.runner import Runner
 from holdfast.rules import sessions as rules
@@ -30,7 +30,7 @@ _log = logger("ownership")
 class Ownership(RunObserver):
     """The owner of each service; each runner carries its own for others to read."""
 
-    def __init__(self, keeper: Keeper, runners: Callable[[], Mapping[str, Runner]]) -> None:
+    def __init__(self, keeper: KeeperApi, runners: Callable[[], Mapping[str, Runner]]) -> None:
         self._keeper = keeper
         self._runners = runners
         self.on_owner: Callable[[Runner], None] = lambda runner: None

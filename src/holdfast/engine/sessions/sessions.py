@@ -18,7 +18,7 @@ from holdfast.adapters import sessions
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.sessions import SessionStore, StoredSession
 from holdfast.engine.roster import Roster
-from holdfast.engine.runner.environment import Environment, Timer
+from holdfast.engine.runner.environment import Environment, PendingCall
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.sessions.ownership import Ownership, is_wanted
 from holdfast.rules import sessions as rules
@@ -31,7 +31,7 @@ from holdfast.vocabulary.errors import (
     TooManyRequests,
     UsageError,
 )
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.sessions import ClosedSession, Fate, Owner
 from holdfast.vocabulary.specs.policies import RateLimit
 
@@ -61,7 +61,7 @@ class Session:
         self.stored = stored
         self.last_sign = now
         self.holders = 0
-        self.timer: Timer | None = None
+        self.timer: PendingCall | None = None
         self.closed = closed
         """Done with the reason when it is over."""
 
@@ -154,7 +154,7 @@ class Sessions:
         self._all[identity] = session
         self._watch(session)
         self._environment.recorder.event(
-            Kind.SESSION_OPENED, session=session.name, client=client, by=actor.name
+            EventKind.SESSION_OPENED, session=session.name, client=client, by=actor.name
         )
         return NewSession(session, text)
 
@@ -202,7 +202,7 @@ class Sessions:
             session.closed.set_result(why)
             self.on_closed(session.name)
             self._environment.recorder.event(
-                Kind.SESSION_CLOSED,
+                EventKind.SESSION_CLOSED,
                 session=session.name,
                 client=session.stored.client,
                 reason=why,
@@ -215,7 +215,7 @@ class Sessions:
             for name in result.stopped:
                 run_id = self._roster.runners[name].last_run_id
                 self._environment.recorder.event(
-                    Kind.REQUESTED, name, run_id, request="stop", because=by
+                    EventKind.REQUESTED, name, run_id, request="stop", because=by
                 )
             try:
                 await self._roster.stop(result.stopped, grace=None)

@@ -6,16 +6,16 @@ the runner changes a state.
 
 from __future__ import annotations
 
-from holdfast.engine.runner.environment import Recorder
+from holdfast.engine.runner.environment import HistoryRecorder
 from holdfast.engine.runner.observers import MonitoredRun
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.tasks import Tasks
 from holdfast.engine.workflows.steps import CommandContext, CommandStep
-from holdfast.engine.workflows.workflows import Procedure, Workflows
+from holdfast.engine.workflows.workflows import Procedure, WorkflowRunner
 from holdfast.rules.lifecycle.recovery import ENDING_CAUSES, action_for
 from holdfast.vocabulary.errors import HoldfastError, Refused
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.specs.workflows import RECOVERY_SECONDS, RecoverySpec
 
 
@@ -33,7 +33,11 @@ class RecoveryCommands:
     """Runs the commands of `recovery:`, one at a time for a service; each has an event."""
 
     def __init__(
-        self, workflows: Workflows, tasks: Tasks, settings: CurrentSettings, recorder: Recorder
+        self,
+        workflows: WorkflowRunner,
+        tasks: Tasks,
+        settings: CurrentSettings,
+        recorder: HistoryRecorder,
     ) -> None:
         self._workflows = workflows
         self._tasks = tasks
@@ -46,7 +50,7 @@ class RecoveryCommands:
         except HoldfastError as error:
             facts = {"cause": cause, "outcome": "skipped", "reason": error.message}
             what = recovery.command or "recovery"
-            self._recorder.event(Kind.COMMAND_FINISHED, runner.name, what=what, **facts)
+            self._recorder.event(EventKind.COMMAND_FINISHED, runner.name, what=what, **facts)
 
     def _begin(self, runner: Runner, cause: str, recovery: RecoverySpec, reason: str) -> None:
         from holdfast.rules.authority.commands import permit_named

@@ -30,7 +30,7 @@ from holdfast.vocabulary.workflows import StepResult
 if TYPE_CHECKING:
     from holdfast.logbook.entries import Stream
     from holdfast.rules.workflows import Prepared
-    from holdfast.secrets.log_redaction import Part, StreamMask
+    from holdfast.secrets.log_redaction import StreamMask, StreamPart
 
 OnOutput = Callable[[str, bytes], None]
 Perform = Callable[[Command], Awaitable[Result]]
@@ -60,7 +60,7 @@ class CommandContext(msgspec.Struct, frozen=True):
         )
 
 
-class Step:
+class WorkflowStep:
     """One step."""
 
     def __init__(self, what: str, part: str = "") -> None:
@@ -78,7 +78,7 @@ class Step:
         return StepResult(what=self.what, part=self.part, outcome=outcome, **facts)
 
 
-class CommandStep(Step):
+class CommandStep(WorkflowStep):
     """Runs a command to its end."""
 
     def __init__(
@@ -157,13 +157,13 @@ class MaskedOutput:
         for name, mask in self._masks.items():
             self._tell(name, mask.flush())
 
-    def _tell(self, stream: Stream, parts: list[Part]) -> None:
+    def _tell(self, stream: Stream, parts: list[StreamPart]) -> None:
         if parts:
             data = b"".join([part.data for part in parts])
             self._on_output(stream, shorten_masks(data))
 
 
-class OwnStep(Step):
+class OwnStep(WorkflowStep):
     """Does what a command of the vocabulary does."""
 
     def __init__(self, perform: Perform, command: Command, what: str, part: str = "") -> None:

@@ -17,11 +17,11 @@ import msgspec
 
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
-from holdfast.engine.runner.environment import Clock, Keeper, Recorder
-from holdfast.engine.workflows.steps import Step, output_item
+from holdfast.engine.runner.environment import Clock, HistoryRecorder, KeeperApi
+from holdfast.engine.workflows.steps import WorkflowStep, output_item
 from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.errors import NotFound, Refused
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.quantities import format_duration, signal_name
 from holdfast.vocabulary.workflows import StepResult, UnderWay, WorkflowResult
 
@@ -30,7 +30,7 @@ MOST_FOLLOWER_BYTES = 8 * 1024 * 1024
 _log = logger("workflows")
 
 
-class DurableRecorder(Recorder, Protocol):
+class DurableRecorder(HistoryRecorder, Protocol):
     """Records events, and tells when they are on disk."""
 
     async def written(self) -> bool: ...
@@ -55,7 +55,7 @@ class Procedure(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done, and for whom."""
 
     name: str
-    steps: Sequence[Step]
+    steps: Sequence[WorkflowStep]
     by: str
     service: str | None = None
     key: str | None = None
@@ -68,7 +68,7 @@ class Procedure(msgspec.Struct, frozen=True, kw_only=True):
     """More data for its events."""
 
 
-class Follower:
+class ProgressQueue:
     """The items that one listener has not taken yet, in order and bounded.
 
     A listener that does not keep up misses output and is told how much. It never misses a step or
@@ -115,10 +115,10 @@ class Activity:
         self.is_cancelled = False
         self.current: asyncio.Task[StepResult] | None = None
         self.result: asyncio.Future[WorkflowResult] = loop.create_future()
-        self.followers: set[Follower] = set()
+        self.followers: set[ProgressQueue] = set()
 
     @property
-    def step(self) -> Step:
+    def step(self) -> WorkflowStep:
         return self.procedure.steps[min(self.place, len(self.procedure.steps) - 1)]
 
     def cancel(self) -> None:
@@ -136,12 +136,12 @@ class Activity:
             self.tell(output_item(stream, data))
 
 
-class Workflows:
+class WorkflowRunner:
     """Everything that is under way."""
 
     def __init__(
         self,
-        keeper: Keeper,
+        keeper: KeeperApi,
         recorder: DurableRecorder,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
@@ -165,17 +165,17 @@ class Workflows:
         self._remember(activity)
         if procedure.is_single:
             what = activity.step.what
-            self._event(activity, Kind.COMMAND_STARTED, what=what, by=procedure.by)
+            self._event(activity, EventKind.COMMAND_STARTED, what=what, by=procedure.by)
         else:
             self._event(
-                activity, Kind.WORKFLOW_STARTED, steps=len(procedure.steps), by=procedure.by
+                activity, EventKind.WORKFLOW_STARTED, steps=len(procedure.steps), by=procedure.by
             )
         self._begin(self._do(activity))
         return activity
 
-    def follow(self, activity: Activity) -> Follower:
+    def follow(self, activity: Activity) -> ProgressQueue:
         """Return a follower, which is told everything from now on; the caller closes it."""
-        follower = Follower()
+        follower = ProgressQueue()
         activity.followers.add(follower)
         what = [step.what for step in activity.procedure.steps]
         follower.add({"kind": "started", "id": activity.id, "name": activity.procedure.name})
@@ -291,7 +291,7 @@ class Workflows:
         return result
 
     def _tell_step(
-        self, activity: Activity, step: Step, outcome: str, result: StepResult | None = None
+        self, activity: Activity, step: WorkflowStep, outcome: str, result: StepResult | None = None
     ) -> None:
         facts: dict[str, Any] = {
             "step": activity.place + 1,
@@ -305,7 +305,7 @@ class Workflows:
         facts = {name: value for name, value in facts.items() if value is not None}
         activity.tell({"kind": "step", **facts})
         if not activity.procedure.is_single:
-            self._event(activity, Kind.WORKFLOW_STEP, **facts)
+            self._event(activity, EventKind.WORKFLOW_STEP, **facts)
 
     def _finish(self, activity: Activity) -> None:
         procedure, results = activity.procedure, activity.results
@@ -335,7 +335,7 @@ class Workflows:
 
     # Events and memory
 
-    def _event(self, activity: Activity, kind: Kind, **data: Any) -> dict[str, Any]:
+    def _event(self, activity: Activity, kind: EventKind, **data: Any) -> dict[str, Any]:
         procedure = activity.procedure
         facts = {"id": activity.id, "name": procedure.name, **procedure.facts, **data}
         told = {name: value for name, value in facts.items() if value is not None}
@@ -368,14 +368,14 @@ class Workflows:
 
 
 async def _of(
-    step: Step, seconds: float | None, on_output: Callable[[str, bytes], None]
+    step: WorkflowStep, seconds: float | None, on_output: Callable[[str, bytes], None]
 ) -> StepResult:
     doing: Coroutine[Any, Any, StepResult] = step.do(seconds, on_output)
     return await doing
 
 
-def _finished(is_single: bool) -> Kind:
-    return Kind.COMMAND_FINISHED if is_single else Kind.WORKFLOW_FINISHED
+def _finished(is_single: bool) -> EventKind:
+    return EventKind.COMMAND_FINISHED if is_single else EventKind.WORKFLOW_FINISHED
 
 
 def _ended_how(left: Unfinished, ending: dict[str, Any] | None) -> str:

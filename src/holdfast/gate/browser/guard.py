@@ -46,7 +46,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-class Allowed(NamedTuple):
+class AllowedOrigins(NamedTuple):
     """Names by which this gate may be called, and origins of pages that may use it."""
 
     hosts: frozenset[str]
@@ -57,7 +57,9 @@ class Allowed(NamedTuple):
     """Whether the gate listens at every address of this machine."""
 
     @classmethod
-    def at(cls, host: str, port: int, *, is_tls: bool, origins: Iterable[str] = ()) -> Allowed:
+    def at(
+        cls, host: str, port: int, *, is_tls: bool, origins: Iterable[str] = ()
+    ) -> AllowedOrigins:
         name = _bracketed(host)
         is_everywhere = name in _EVERYWHERE
         names = {*_LOOPBACK} if is_everywhere else {*_LOOPBACK, name}
@@ -67,7 +69,7 @@ class Allowed(NamedTuple):
         hosts |= {origin.partition("://")[2] for origin in given}
         return cls(hosts, own | given, own, is_everywhere)
 
-    def at_address(self, scope: Scope) -> Allowed:
+    def at_address(self, scope: Scope) -> AllowedOrigins:
         """A gate that listens everywhere may also be called by the address that the client used:
         no page of another site can make a browser use that name and read the answer."""
         server = scope.get("server")
@@ -75,7 +77,7 @@ class Allowed(NamedTuple):
             return self
         name = _bracketed(server[0].removeprefix("::ffff:"))
         hosts, own = _hosts_and_origins({name}, server[1], is_tls=is_encrypted(scope))
-        return Allowed(self.hosts | hosts, self.origins | own, self.own | own)
+        return AllowedOrigins(self.hosts | hosts, self.origins | own, self.own | own)
 
     def is_own(self, origin: str, host: str) -> bool:
         """Return whether a page of this origin is ours, as the browser shows it."""
@@ -102,7 +104,11 @@ class Guard:
     """Middleware around everything."""
 
     def __init__(
-        self, app: ASGIApp, allowed: Allowed, reports: RefusalReports, body_limits: BodyLimits
+        self,
+        app: ASGIApp,
+        allowed: AllowedOrigins,
+        reports: RefusalReports,
+        body_limits: BodyLimits,
     ) -> None:
         self._app = app
         self._allowed = allowed
@@ -159,7 +165,7 @@ class Guard:
             body.release()
 
 
-def check(scope: Scope, allowed: Allowed) -> Rejection | None:
+def check(scope: Scope, allowed: AllowedOrigins) -> Rejection | None:
     """Return why the request is rejected; None if it may pass."""
     headers = Headers(scope=scope)
     if any(len(headers.getlist(name)) > 1 for name in ("host", "origin", "authorization")):
@@ -193,7 +199,7 @@ def check(scope: Scope, allowed: Allowed) -> Rejection | None:
 
 
 def _check_cookie(
-    scope: Scope, headers: Headers, origin: str | None, allowed: Allowed
+    scope: Scope, headers: Headers, origin: str | None, allowed: AllowedOrigins
 ) -> Rejection | None:
     """A browser sends a cookie with every request, whichever page made it. So a request that
     changes something or stays open needs more proof."""

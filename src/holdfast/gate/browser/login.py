@@ -33,7 +33,7 @@ POLICY = (
 LONGEST_CODE = 200
 
 
-class Login:
+class LoginRoutes:
     """The routes for people with a browser; decides nothing."""
 
     def __init__(self, channel: Channel, leave: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from holdfast.gate.mcp.call import LONGEST_SECONDS, Call, Client, Confirm
+from holdfast.gate.mcp.call import LONGEST_SECONDS, Confirm, McpClient, ToolCall
 from holdfast.system import deadlines
 
 APPROVAL = "io.holdfast/approval"
@@ -35,7 +35,7 @@ class InputNeeded(Exception):
         self.notice = notice
 
 
-def confirm_for(ctx: Context, client: Client, *, was_asked: bool) -> Confirm | None:
+def confirm_for(ctx: Context, client: McpClient, *, was_asked: bool) -> Confirm | None:
     """Return how to ask the person at the client; None if it cannot be asked or has been."""
     if was_asked:
         return None
@@ -72,7 +72,7 @@ def _question(notice: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def input_required(call: Call, notice: dict[str, Any]) -> dict[str, Any]:
+def input_required(call: ToolCall, notice: dict[str, Any]) -> dict[str, Any]:
     """Return the interim result of a modern call; its state holds the key for the next call."""
     return {
         "resultType": "input_required",

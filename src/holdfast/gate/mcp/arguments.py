@@ -14,14 +14,14 @@ from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.names import closest
 
 
-class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ToolArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arguments of one tool."""
 
 
-T = TypeVar("T", bound=Arguments)
+T = TypeVar("T", bound=ToolArguments)
 
 
-def schema_of(kind: type[Arguments]) -> dict[str, Any]:
+def schema_of(kind: type[ToolArguments]) -> dict[str, Any]:
     """Return the JSON Schema of a tool's arguments, without references and titles."""
     _, parts = msgspec.json.schema_components([kind], ref_template="{name}")
     schema: dict[str, Any] = _plain(parts[kind.__name__], parts)
@@ -79,7 +79,7 @@ def parse(kind: type[T], tool: str, arguments: dict[str, Any]) -> T:
         raise UsageError(f"{tool}: {error}".replace("`$.", "`"), _choices(kind, error)) from None
 
 
-def _choices(kind: type[Arguments], error: Exception) -> str:
+def _choices(kind: type[ToolArguments], error: Exception) -> str:
     """Return the allowed words as a hint, where there is a list of them."""
     name = str(error).rpartition("`$.")[2].rstrip("`")
     words = schema_of(kind)["properties"].get(name, {}).get("enum", ())

@@ -41,7 +41,7 @@ class Identity(NamedTuple):
     name: str
 
 
-class Client:
+class McpClient:
     """A connected client: its token, and the tools that it is offered."""
 
     def __init__(
@@ -72,12 +72,12 @@ class Client:
         )
 
 
-def client_of(ctx: ServerRequestContext[Any, Any]) -> Client:
+def client_of(ctx: ServerRequestContext[Any, Any]) -> McpClient:
     """Return the client of a request; every transport attaches it."""
     request: Any = ctx.request
-    if isinstance(request, Client):
+    if isinstance(request, McpClient):
         return request
-    client: Client = request.scope[SCOPE]
+    client: McpClient = request.scope[SCOPE]
     return client
 
 
@@ -90,12 +90,12 @@ def _seconds_since(began: Any) -> float:
     return passed if 1.0 < passed < LONGEST_SECONDS else 0.0
 
 
-class Call:
+class ToolCall:
     """One call of a tool."""
 
     def __init__(
         self,
-        client: Client,
+        client: McpClient,
         tool: str,
         key: str | None,
         progress: Progress | None = None,

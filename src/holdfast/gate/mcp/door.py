@@ -17,11 +17,11 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from holdfast.client.channel import Channel
-from holdfast.gate.browser.guard import Allowed
+from holdfast.gate.browser.guard import AllowedOrigins
 from holdfast.gate.callers import ValidTokens, caller_of
 from holdfast.gate.errors import problem
 from holdfast.gate.http_limits import prove
-from holdfast.gate.mcp.call import SCOPE, Client
+from holdfast.gate.mcp.call import SCOPE, McpClient
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.specs.mcp import McpSpec
 
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 class McpDoor:
     """Serves the protocol over HTTP and over the socket of the relays."""
 
-    def __init__(self, line_socket: str, offer: McpSpec, allowed: Allowed) -> None:
+    def __init__(self, line_socket: str, offer: McpSpec, allowed: AllowedOrigins) -> None:
         self._channel = Channel(line_socket)
         self._line_socket = line_socket
         self._offer = offer
@@ -50,7 +50,7 @@ class McpDoor:
         self._servers: list[asyncio.AbstractServer] = []
 
     @classmethod
-    def of(cls, settings: str | None, line_socket: str, allowed: Allowed) -> McpDoor | None:
+    def of(cls, settings: str | None, line_socket: str, allowed: AllowedOrigins) -> McpDoor | None:
         """Return the door that the supervisor has configured, if any."""
         if not settings:
             return None
@@ -107,7 +107,7 @@ class McpDoor:
         # Space around a value is no part of it (RFC 9110), and the library compares headers with
         # the body.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        client = Client(self._channel, caller, self._offer)
+        client = McpClient(self._channel, caller, self._offer)
         await self._http.answer({**scope, "headers": headers, SCOPE: client}, receive, send)
 
 

@@ -8,8 +8,8 @@ from msgspec import Meta
 
 from holdfast.gate.mcp import answers
 from holdfast.gate.mcp.answers import Answer
-from holdfast.gate.mcp.arguments import Arguments
-from holdfast.gate.mcp.call import Call
+from holdfast.gate.mcp.arguments import ToolArguments
+from holdfast.gate.mcp.call import ToolCall
 from holdfast.gate.mcp.processes import MaxBytes
 from holdfast.vocabulary.errors import Refused, UsageError
 from holdfast.vocabulary.files import Edit
@@ -18,7 +18,7 @@ Etag = Annotated[str, Meta(description="refuse if the file is no longer this one
 _CURSOR = Meta(description="read on from here")
 
 
-class ReadArguments(Arguments, frozen=True, kw_only=True):
+class ReadArguments(ToolArguments, frozen=True, kw_only=True):
     path: Annotated[str, Meta(description="file or folder, relative to the project")]
     offset: Annotated[int, Meta(ge=1, description="first line or entry")] | None = None
     limit: Annotated[int, Meta(ge=1, le=5000)] = 400
@@ -26,7 +26,7 @@ class ReadArguments(Arguments, frozen=True, kw_only=True):
     max_bytes: MaxBytes = answers.DEFAULT_BYTES
 
 
-async def read(call: Call, given: ReadArguments) -> Answer:
+async def read(call: ToolCall, given: ReadArguments) -> Answer:
     if given.offset is not None and given.tail is not None:
         raise UsageError("read takes offset or tail, not both")
     if given.path in ("", ".", "/"):
@@ -104,7 +104,7 @@ def _tail(
     return [fenced, note] if left_out > 0 else [fenced]
 
 
-async def _list_folder(call: Call, given: ReadArguments, path: str) -> Answer:
+async def _list_folder(call: ToolCall, given: ReadArguments, path: str) -> Answer:
     skipped = (given.offset or 1) - 1
     found = await call.ask("list_files", path=path, hidden=True, limit=skipped + given.limit)
     lines = []
@@ -124,7 +124,7 @@ async def _list_folder(call: Call, given: ReadArguments, path: str) -> Answer:
     return Answer((answers.fence(kept) if kept else "empty") + end)
 
 
-class EditArguments(Arguments, frozen=True, kw_only=True):
+class EditArguments(ToolArguments, frozen=True, kw_only=True):
     path: str
     edits: Annotated[
         list[Edit],
@@ -134,7 +134,7 @@ class EditArguments(Arguments, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-async def edit(call: Call, given: EditArguments) -> Answer:
+async def edit(call: ToolCall, given: EditArguments) -> Answer:
     edits = [{"old": one.old, "new": one.new, "all": one.all} for one in given.edits]
     fields: dict[str, Any] = {"path": given.path, "edits": edits, "dry_run": given.dry_run}
     if given.etag is not None:
@@ -147,13 +147,13 @@ async def edit(call: Call, given: EditArguments) -> Answer:
     return Answer(f"{what} {path}{etag}\n{answers.fence(lines)}")
 
 
-class WriteArguments(Arguments, frozen=True, kw_only=True):
+class WriteArguments(ToolArguments, frozen=True, kw_only=True):
     path: str
     content: str
     etag: Annotated[str, Meta(description="of the file to replace; * for any")] | None = None
 
 
-async def write(call: Call, given: WriteArguments) -> Answer:
+async def write(call: ToolCall, given: WriteArguments) -> Answer:
     fields: dict[str, Any] = {"path": given.path, "content": given.content}
     if given.etag is not None:
         fields["etag"] = given.etag
@@ -162,7 +162,7 @@ async def write(call: Call, given: WriteArguments) -> Answer:
     return Answer(f"{done['outcome']} {path}: {done['bytes']} bytes, etag {done['etag']}")
 
 
-class SearchArguments(Arguments, frozen=True, kw_only=True):
+class SearchArguments(ToolArguments, frozen=True, kw_only=True):
     pattern: str
     path: str | None = None
     glob: list[str] = []
@@ -176,7 +176,7 @@ class SearchArguments(Arguments, frozen=True, kw_only=True):
     cursor: Annotated[str, _CURSOR] | None = None
 
 
-async def search(call: Call, given: SearchArguments) -> Answer:
+async def search(call: ToolCall, given: SearchArguments) -> Answer:
     if given.logs:
         return await _search_logs(call, given)
     fields: dict[str, Any] = {
@@ -207,7 +207,7 @@ async def search(call: Call, given: SearchArguments) -> Answer:
     return Answer(shown + "; ".join(end))
 
 
-async def _search_logs(call: Call, given: SearchArguments) -> Answer:
+async def _search_logs(call: ToolCall, given: SearchArguments) -> Answer:
     if given.path is not None or given.glob or given.context or given.mode != "content":
         raise UsageError("with logs, search takes no path, glob, context or mode")
     services = [] if "*" in given.logs else given.logs

@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from holdfast.gate.mcp import answers
 from holdfast.gate.mcp.answers import Answer, rewrite_hint
-from holdfast.gate.mcp.arguments import Arguments
-from holdfast.gate.mcp.call import Call
+from holdfast.gate.mcp.arguments import ToolArguments
+from holdfast.gate.mcp.call import ToolCall
 from holdfast.vocabulary.errors import UsageError
 
 Operation = Literal["status", "diff", "log", "show", "blame", "branches", "checkpoints"]
@@ -20,7 +20,7 @@ Change = Literal[
 ]  # fmt: skip
 
 
-class GitArguments(Arguments, frozen=True, kw_only=True):
+class GitArguments(ToolArguments, frozen=True, kw_only=True):
     op: Operation
     rev: Annotated[str, Meta(description="commit, branch, or a..b")] | None = None
     paths: list[str] = []
@@ -40,7 +40,7 @@ _READING_ARGUMENTS: dict[str, tuple[str, ...]] = {
 }
 
 
-async def git(call: Call, given: GitArguments) -> Answer:
+async def git(call: ToolCall, given: GitArguments) -> Answer:
     takes = _READING_ARGUMENTS[given.op]
     fields: dict[str, Any] = {}
     for name in ("rev", "paths", "staged", "cursor"):
@@ -148,7 +148,7 @@ def _with_cursor(text: str, found: dict[str, Any]) -> str:
     return text
 
 
-class GitChangeArguments(Arguments, frozen=True, kw_only=True):
+class GitChangeArguments(ToolArguments, frozen=True, kw_only=True):
     op: Change
     paths: Annotated[list[str], Meta(description="commit stages these itself")] = []
     message: str | None = None
@@ -175,7 +175,7 @@ _CHANGES: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
 _CHANGE_ARGUMENTS = ("paths", "message", "rev", "name", "staged")
 
 
-async def git_change(call: Call, given: GitChangeArguments) -> Answer:
+async def git_change(call: ToolCall, given: GitChangeArguments) -> Answer:
     command, takes, fixed = _CHANGES[given.op]
     names = {word.partition(":")[0]: word.rpartition(":")[2] for word in takes}
     fields: dict[str, Any] = dict(fixed)

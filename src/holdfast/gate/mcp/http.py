@@ -24,7 +24,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import Message, Receive, Scope, Send
 
 from holdfast.gate.body_limits import LARGEST_BODY
-from holdfast.gate.browser.guard import Allowed
+from holdfast.gate.browser.guard import AllowedOrigins
 from holdfast.gate.mcp.call import SCOPE
 
 IDLE_SECONDS = 30 * 60
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 class HttpTransport:
     """The library's transports behind our guard."""
 
-    def __init__(self, server: Server[Any], allowed: Allowed, *, has_sse: bool) -> None:
+    def __init__(self, server: Server[Any], allowed: AllowedOrigins, *, has_sse: bool) -> None:
         # Our guard has checked already; the library must not guess from the host's name.
         security = TransportSecuritySettings(
             enable_dns_rebinding_protection=not allowed.is_everywhere,

@@ -15,8 +15,8 @@ from msgspec import Meta
 
 from holdfast.gate.mcp import answers
 from holdfast.gate.mcp.answers import Answer, rewrite_hint
-from holdfast.gate.mcp.arguments import Arguments
-from holdfast.gate.mcp.call import LONGEST_SECONDS, Call, Identity
+from holdfast.gate.mcp.arguments import ToolArguments
+from holdfast.gate.mcp.call import LONGEST_SECONDS, Identity, ToolCall
 from holdfast.secrets.redaction import redact_arguments
 from holdfast.system import deadlines
 from holdfast.vocabulary.errors import UsageError
@@ -38,12 +38,12 @@ _MOST_LINES = 2000
 _ENDED = ("exited", "failed", "stopped", "backoff")
 
 
-class StatusArguments(Arguments, frozen=True, kw_only=True):
+class StatusArguments(ToolArguments, frozen=True, kw_only=True):
     names: Names = []
     detail: Annotated[bool, Meta(description="also CPU, memory, why, last lines")] = False
 
 
-async def status(call: Call, given: StatusArguments) -> Answer:
+async def status(call: ToolCall, given: StatusArguments) -> Answer:
     result = await call.ask("status", services=given.names)
     services: dict[str, dict[str, Any]] = result["services"]
     finished = [] if given.names else [name for name in services if _is_finished(services[name])]
@@ -69,7 +69,7 @@ def _is_finished(status: dict[str, Any]) -> bool:
     return status.get("origin") == "run" and status["status"] in _FINISHED
 
 
-async def _detail(call: Call, name: str, status: dict[str, Any]) -> list[str]:
+async def _detail(call: ToolCall, name: str, status: dict[str, Any]) -> list[str]:
     explained = (await call.ask("explain", service=name))["explanations"][0]
     lines = ["", f"{name}: {explained['summary']}"]
     if explained.get("next"):
@@ -85,11 +85,11 @@ async def _detail(call: Call, name: str, status: dict[str, Any]) -> list[str]:
     return [*lines, answers.fence(printed)] if printed else lines
 
 
-async def last_lines(call: Call, name: str, count: int) -> list[str]:
+async def last_lines(call: ToolCall, name: str, count: int) -> list[str]:
     return (await _newest(call, name, count))[0]
 
 
-async def _newest(call: Call, name: str, count: int) -> tuple[list[str], str]:
+async def _newest(call: ToolCall, name: str, count: int) -> tuple[list[str], str]:
     """Return the newest lines, and the cursor behind them."""
     result = await call.ask("logs", service=name, tail=count, max_bytes=4000)
     return answers.show_lines(result["lines"]), result["cursor"]
@@ -143,7 +143,7 @@ def _port(name: str, port: int) -> str:
     return f":{port}" if name == "port" else f"{name}:{port}"
 
 
-class ControlArguments(Arguments, frozen=True, kw_only=True):
+class ControlArguments(ToolArguments, frozen=True, kw_only=True):
     action: Literal["start", "stop", "restart", "pause", "resume", "signal"]
     names: Annotated[Names, Meta(min_length=1)]
     signal: Annotated[str, Meta(description="for action signal: HUP, USR1 …")] | None = None
@@ -151,7 +151,7 @@ class ControlArguments(Arguments, frozen=True, kw_only=True):
     wait_s: Seconds = 10.0
 
 
-async def control(call: Call, given: ControlArguments) -> Answer:
+async def control(call: ToolCall, given: ControlArguments) -> Answer:
     fields: dict[str, Any] = {"services": given.names}
     if given.action == "signal":
         if given.signal is None:
@@ -214,7 +214,7 @@ def _control_answer(
     return Answer("\n".join(lines), is_error)
 
 
-class LogsArguments(Arguments, frozen=True, kw_only=True):
+class LogsArguments(ToolArguments, frozen=True, kw_only=True):
     name: str
     tail: Annotated[int, Meta(ge=1, le=2000)] = 50
     cursor: Annotated[str, Meta(description="read on from here")] | None = None
@@ -225,7 +225,7 @@ class LogsArguments(Arguments, frozen=True, kw_only=True):
     max_bytes: MaxBytes = answers.DEFAULT_BYTES
 
 
-async def logs(call: Call, given: LogsArguments) -> Answer:
+async def logs(call: ToolCall, given: LogsArguments) -> Answer:
     most = answers.bound_bytes(given.max_bytes)
     fields: dict[str, Any] = {"service": given.name}
     if given.stream != "both":
@@ -253,7 +253,7 @@ async def logs(call: Call, given: LogsArguments) -> Answer:
     return Answer(f"{answers.fence(lines)}\n{end}" if lines else end)
 
 
-class WaitArguments(Arguments, frozen=True, kw_only=True):
+class WaitArguments(ToolArguments, frozen=True, kw_only=True):
     names: Annotated[list[str], Meta(min_length=1)]
     until: Literal["ready", "healthy", "exit", "log", "silence"] = "ready"
     pattern: Annotated[str, Meta(description="regular expression, for log")] | None = None
@@ -262,7 +262,7 @@ class WaitArguments(Arguments, frozen=True, kw_only=True):
     timeout_s: Seconds = 25.0
 
 
-async def wait(call: Call, given: WaitArguments) -> Answer:
+async def wait(call: ToolCall, given: WaitArguments) -> Answer:
     condition: str = given.until
     if given.until == "log":
         if not given.pattern:
@@ -305,7 +305,7 @@ def _is_at_rest(status: dict[str, Any]) -> bool:
 
 
 async def _wait_at_rest(
-    call: Call, given: WaitArguments, name: str, status: dict[str, Any]
+    call: ToolCall, given: WaitArguments, name: str, status: dict[str, Any]
 ) -> list[str]:
     """Answer at once for a service that does not run: waiting alone starts nothing."""
     if status.get("run") is None:
@@ -322,7 +322,7 @@ async def _wait_at_rest(
     return [*lines, *await _last_words(call, name, _DETAIL_LINES)]
 
 
-async def _wait_outcome(call: Call, given: WaitArguments, result: dict[str, Any]) -> list[str]:
+async def _wait_outcome(call: ToolCall, given: WaitArguments, result: dict[str, Any]) -> list[str]:
     """Say whether it was met, what stands in the way, and what was printed last."""
     name = result["service"]
     words = f"{'met' if result['met'] else 'NOT met'} after {result['seconds']:.1f} s"
@@ -338,14 +338,14 @@ async def _wait_outcome(call: Call, given: WaitArguments, result: dict[str, Any]
     return [*lines, *await _last_words(call, name, _DETAIL_LINES)]
 
 
-async def _last_words(call: Call, name: str, count: int) -> list[str]:
+async def _last_words(call: ToolCall, name: str, count: int) -> list[str]:
     printed, cursor = await _newest(call, name, count)
     if not printed:
         return ["(it printed nothing)"]
     return ["last lines:", answers.fence(printed), f"-- next cursor {cursor}"]
 
 
-class RunArguments(Arguments, frozen=True, kw_only=True):
+class RunArguments(ToolArguments, frozen=True, kw_only=True):
     argv: Annotated[list[str], Meta(min_length=1, description="words; no shell")]
     cwd: Annotated[str, Meta(description="relative to the project")] = ""
     env: dict[str, str] = {}
@@ -355,7 +355,7 @@ class RunArguments(Arguments, frozen=True, kw_only=True):
     max_bytes: MaxBytes = answers.DEFAULT_BYTES
 
 
-async def run(call: Call, given: RunArguments) -> Answer:
+async def run(call: ToolCall, given: RunArguments) -> Answer:
     name = given.name or _task_name(given)
     begun = await call.ask(
         "run",
@@ -381,7 +381,7 @@ async def run(call: Call, given: RunArguments) -> Answer:
     return Answer(text, is_error)
 
 
-async def _output_of(call: Call, fields: dict[str, Any], most: int) -> list[str]:
+async def _output_of(call: ToolCall, fields: dict[str, Any], most: int) -> list[str]:
     """Return the whole output, or its beginning and, twice as long, its end, where results are."""
     whole = await call.ask("logs", max_bytes=answers.MOST_BYTES, **fields)
     lines = answers.show_lines(whole["lines"])
@@ -434,14 +434,14 @@ KeyName = Literal["enter", "tab", "escape", "up", "down", "ctrl-c", "ctrl-d", "c
 _QUIET_SECONDS = 0.3
 
 
-class SendArguments(Arguments, frozen=True, kw_only=True):
+class SendArguments(ToolArguments, frozen=True, kw_only=True):
     name: str
     text: str = ""
     key: Annotated[KeyName, Meta(description="pressed after the text")] | None = None
     wait_s: Annotated[float, Meta(ge=0, le=30)] = 2.0
 
 
-async def send(call: Call, given: SendArguments) -> Answer:
+async def send(call: ToolCall, given: SendArguments) -> Answer:
     if not given.text and given.key is None:
         raise UsageError("there is nothing to send", "give text or key")
     end = await call.ask("logs", service=given.name, tail=1, limit=1, max_bytes=200)

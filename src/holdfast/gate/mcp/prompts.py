@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from holdfast.gate.mcp import answers
 from holdfast.gate.mcp.answers import rewrite_hint
-from holdfast.gate.mcp.call import Client
+from holdfast.gate.mcp.call import McpClient
 from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.errors import UsageError
 
@@ -21,7 +21,7 @@ class Prompt(NamedTuple):
     argument: str
     meaning: str
     is_required: bool
-    work: Callable[[Client, str], Awaitable[str]]
+    work: Callable[[McpClient, str], Awaitable[str]]
 
     def described(self) -> dict[str, Any]:
         argument = {
@@ -32,7 +32,7 @@ class Prompt(NamedTuple):
         return {"name": self.name, "description": self.about, "arguments": [argument]}
 
 
-async def _diagnose(client: Client, name: str) -> str:
+async def _diagnose(client: McpClient, name: str) -> str:
     known = (await client.ask("explain", service=name))["explanations"][0]
     result = await client.ask("logs", service=name, tail=60, max_bytes=answers.DEFAULT_BYTES)
     lines, _ = answers.newest_lines(answers.show_lines(result["lines"]), answers.DEFAULT_BYTES)
@@ -59,7 +59,7 @@ def _hints(known: dict[str, Any]) -> list[str]:
     ]
 
 
-async def _explain_restarts(client: Client, name: str) -> str:
+async def _explain_restarts(client: McpClient, name: str) -> str:
     runs = (await client.ask("runs", service=name, limit=10))["runs"]
     fields = ("number", "started_at", "duration", "exit_code", "signal", "reason", "error_type")
     lines = [
@@ -76,7 +76,7 @@ async def _explain_restarts(client: Client, name: str) -> str:
     )
 
 
-async def _review_changes(client: Client, since: str) -> str:
+async def _review_changes(client: McpClient, since: str) -> str:
     begin = since or "the last commit"
     rev = f" with rev {since}" if since else ""
     return (
@@ -110,7 +110,7 @@ TABLE = (
 PROMPTS = {prompt.name: prompt for prompt in TABLE}
 
 
-async def text_of(client: Client, prompt: Prompt, arguments: dict[str, str]) -> str:
+async def text_of(client: McpClient, prompt: Prompt, arguments: dict[str, str]) -> str:
     """Return the text of a prompt; raises UsageError for wrong arguments."""
     for name in arguments:
         if name != prompt.argument:

@@ -21,7 +21,7 @@ from mcp_types import CONNECTION_CLOSED, JSONRPCError, jsonrpc_message_adapter
 
 from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
-from holdfast.gate.mcp.call import Client
+from holdfast.gate.mcp.call import McpClient
 from holdfast.system import deadlines
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 from holdfast.vocabulary.specs.mcp import McpSpec
@@ -66,7 +66,7 @@ class Relays:
 
     async def _greet(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> Client | None:
+    ) -> McpClient | None:
         try:
             line = await deadlines.wait_for(reader.readline(), GREETING_SECONDS)
             if not line:
@@ -81,16 +81,16 @@ class Relays:
         writer.write(b'{"ok":true}\n')
         return client
 
-    def _client(self, line: bytes) -> Client:
+    def _client(self, line: bytes) -> McpClient:
         try:
             greeting = msgspec.json.decode(line, type=Greeting)
         except msgspec.MsgspecError as error:
             raise UsageError(f"not a greeting: {error}") from None
         caller, offer = Caller(greeting.token, "mcp"), narrow(self._offer, greeting)
-        return Client(self._channel, caller, offer, is_relayed=True)
+        return McpClient(self._channel, caller, offer, is_relayed=True)
 
     async def _stay(
-        self, client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, client: McpClient, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Hold the session for as long as the relay is connected."""
         loop = asyncio.get_running_loop()
@@ -109,7 +109,7 @@ class Relays:
             await self._leave(client)
             self._connections += Counter()  # which drops the tokens that have none
 
-    async def _hold(self, client: Client) -> None:
+    async def _hold(self, client: McpClient) -> None:
         """Hold the session open, also at the next supervisor; returns when the session is over."""
         while True:
             channel = Channel(self._line_socket)
@@ -124,7 +124,7 @@ class Relays:
             finally:
                 await channel.close()
 
-    async def _leave(self, client: Client) -> None:
+    async def _leave(self, client: McpClient) -> None:
         """Close the session if it owns nothing; otherwise it ends after its grace."""
         try:
             renewed = await client.ask("renew_session")
@@ -134,7 +134,7 @@ class Relays:
             _log.info("a session was not closed: %s", error.message)
 
     async def _speak(
-        self, client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, client: McpClient, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Speak the protocol until either side leaves."""
         incoming, outgoing = Incoming(reader, writer, client), Outgoing(writer)
@@ -149,7 +149,7 @@ class Incoming:
     """The messages of a client; each carries the client."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client: Client
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client: McpClient
     ) -> None:
         self._reader = reader
         self._writer = writer

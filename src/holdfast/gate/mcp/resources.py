@@ -10,7 +10,7 @@ import re
 from typing import Any, NamedTuple
 
 from holdfast.gate.mcp import answers
-from holdfast.gate.mcp.call import Client
+from holdfast.gate.mcp.call import McpClient
 from holdfast.secrets.redaction import redact_value
 from holdfast.vocabulary.errors import NotFound, UnknownService
 
@@ -44,7 +44,7 @@ _ADDRESS = re.compile(
 )
 
 
-class Address(NamedTuple):
+class ResourceUri(NamedTuple):
     """The meaning of a URI."""
 
     kind: str
@@ -53,22 +53,22 @@ class Address(NamedTuple):
     run: int = 0
 
 
-def address_of(uri: str) -> Address | None:
+def address_of(uri: str) -> ResourceUri | None:
     """Return the meaning of a URI; None if it is not one of ours."""
     if uri == EVENTS:
-        return Address("events")
+        return ResourceUri("events")
     found = _ADDRESS.fullmatch(uri)
     if found is None:
         return None
     name, part, run = found["name"], found["part"], found["run"]
     if name is None:
-        return Address("services")
+        return ResourceUri("services")
     if run is not None:
-        return Address("run-log", name, int(run)) if part == "runs" else None
-    return Address(part or "service", name)
+        return ResourceUri("run-log", name, int(run)) if part == "runs" else None
+    return ResourceUri(part or "service", name)
 
 
-async def list_all(client: Client) -> list[dict[str, Any]]:
+async def list_all(client: McpClient) -> list[dict[str, Any]]:
     """Return the resources that exist now; those with a parameter are templates."""
     services = (await client.ask("status"))["services"]
     found = [
@@ -90,7 +90,7 @@ def templates() -> list[dict[str, Any]]:
     ]
 
 
-async def read(client: Client, address: Address) -> tuple[str, str] | None:
+async def read(client: McpClient, address: ResourceUri) -> tuple[str, str] | None:
     """Return the media type and the text; None if there is no such resource."""
     try:
         match address.kind:
@@ -116,7 +116,7 @@ def facts_of(name: str, status: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "state": status["status"], **found}
 
 
-async def _log(client: Client, address: Address) -> tuple[str, str]:
+async def _log(client: McpClient, address: ResourceUri) -> tuple[str, str]:
     fields: dict[str, Any] = {"run": address.run} if address.run else {"tail": LOG_LINES}
     result = await client.ask(
         "logs", service=address.name, max_bytes=answers.MOST_BYTES, limit=2000, **fields

@@ -27,11 +27,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 import holdfast
 from holdfast.client.channel import Channel
-from holdfast.gate.browser.guard import Allowed
+from holdfast.gate.browser.guard import AllowedOrigins
 from holdfast.gate.mcp import answers, arguments, prompts, resources
 from holdfast.gate.mcp.answers import Answer
 from holdfast.gate.mcp.approvals import InputNeeded, confirm_for, input_required, was_declined
-from holdfast.gate.mcp.call import COMPLETE, LONGEST_SECONDS, Call, client_of
+from holdfast.gate.mcp.call import COMPLETE, LONGEST_SECONDS, ToolCall, client_of
 from holdfast.gate.mcp.http import HttpTransport
 from holdfast.gate.mcp.relays import Relays
 from holdfast.gate.mcp.subscriptions import Subscriptions
@@ -67,7 +67,7 @@ class McpServer:
     """The server and the transports that reach it."""
 
     def __init__(
-        self, channel: Channel, line_socket: str, offer: McpSpec, allowed: Allowed
+        self, channel: Channel, line_socket: str, offer: McpSpec, allowed: AllowedOrigins
     ) -> None:
         self.server = make_server(lambda: Channel(line_socket))
         self.relays = Relays(self.server, channel, line_socket, offer)
@@ -129,7 +129,7 @@ async def _call_tool(ctx: Context, params: CallToolRequestParams) -> Any:
     if was_declined(params.input_responses):
         return _result(Answer("the user rejected it; nothing was done", is_error=True))
     meta: Any = params.meta or {}
-    call = Call(
+    call = ToolCall(
         client,
         _call_text(tool.name, params),
         meta.get(KEY),

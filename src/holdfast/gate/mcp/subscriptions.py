@@ -24,7 +24,7 @@ from mcp_types import (
 
 from holdfast.client.channel import Channel
 from holdfast.client.connection import Unreachable
-from holdfast.gate.mcp.call import Client, client_of
+from holdfast.gate.mcp.call import McpClient, client_of
 from holdfast.gate.mcp.resources import address_of
 from holdfast.vocabulary.errors import HoldfastError
 
@@ -98,7 +98,9 @@ class Subscriptions:
 class ResourceWatcher:
     """Notifies one subscriber of changes of its resources."""
 
-    def __init__(self, client: Client, new_channel: Callable[[], Channel], notify: Notify) -> None:
+    def __init__(
+        self, client: McpClient, new_channel: Callable[[], Channel], notify: Notify
+    ) -> None:
         self._client = client
         self._new_channel = new_channel
         self._notify = notify

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, get_type_hints
 
 from holdfast.gate.mcp import files, git, processes
 from holdfast.gate.mcp.answers import Answer
-from holdfast.gate.mcp.arguments import Arguments, schema_of
-from holdfast.gate.mcp.call import Call
+from holdfast.gate.mcp.arguments import ToolArguments, schema_of
+from holdfast.gate.mcp.call import ToolCall
 from holdfast.vocabulary.command import Command, Effect, Toolset
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.specs.mcp import McpSpec
 
-Work = Callable[[Call, Any], Awaitable[Answer]]
+Work = Callable[[ToolCall, Any], Awaitable[Answer]]
 
 
 class Tool(NamedTuple):
@@ -35,7 +35,7 @@ class Tool(NamedTuple):
         return self.work.__name__
 
     @property
-    def arguments(self) -> type[Arguments]:
+    def arguments(self) -> type[ToolArguments]:
         return _arguments_of(self.work)
 
     @property
@@ -75,8 +75,8 @@ class Tool(NamedTuple):
 
 
 @cache
-def _arguments_of(work: Work) -> type[Arguments]:
-    kind: type[Arguments] = get_type_hints(work)["given"]
+def _arguments_of(work: Work) -> type[ToolArguments]:
+    kind: type[ToolArguments] = get_type_hints(work)["given"]
     return kind
 
 

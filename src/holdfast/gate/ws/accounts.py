@@ -17,21 +17,21 @@ from holdfast.client.connection import Unreachable
 from holdfast.gate.events import RETRY_SECONDS, follow_events
 from holdfast.gate.ws.frames import frame
 from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 
 if TYPE_CHECKING:
-    from holdfast.gate.ws.door import Connection
+    from holdfast.gate.ws.door import WebSocketConnection
 
 RECHECK_SECONDS = 10.0
 MOST_CONNECTIONS = 256
 """Connections of one token."""
-NOTICES = frozenset({Kind.ALERT_RAISED.value, Kind.ALERT_CLEARED.value})
+NOTICES = frozenset({EventKind.ALERT_RAISED.value, EventKind.ALERT_CLEARED.value})
 """Events that every connection gets without a subscription."""
 
 OnLost = Callable[[HoldfastError], None]
 
 
-class OutputGrant(NamedTuple):
+class OpenGrant(NamedTuple):
     """The right to follow a service's output, held open at the supervisor."""
 
     listeners: set[OnLost]
@@ -45,10 +45,10 @@ class Account:
         self.room = f"user:{actor}"
         """The account's name on the wire."""
         self.caller = caller
-        self.connections: dict[Connection, None] = {}
+        self.connections: dict[WebSocketConnection, None] = {}
         """The oldest first."""
         self.tasks: list[asyncio.Task[None]] = []
-        self.grants: dict[str, OutputGrant] = {}
+        self.grants: dict[str, OpenGrant] = {}
 
     def dismiss(self, error: HoldfastError) -> None:
         for connection in list(self.connections):
@@ -68,7 +68,7 @@ class Accounts:
         self._new_channel = new_channel
         self._accounts: dict[str, Account] = {}
 
-    def join(self, connection: Connection, caller: Caller, actor: str) -> Account | None:
+    def join(self, connection: WebSocketConnection, caller: Caller, actor: str) -> Account | None:
         """Add a connection to its account; None if the account has too many already."""
         account = self._accounts.get(caller.token)
         if account is None:
@@ -91,7 +91,7 @@ class Accounts:
         oldest.dismiss(error)
         return True
 
-    async def leave(self, connection: Connection, account: Account) -> None:
+    async def leave(self, connection: WebSocketConnection, account: Account) -> None:
         account.connections.pop(connection, None)
         if account.connections or self._accounts.get(account.caller.token) is not account:
             return
@@ -121,7 +121,7 @@ class Accounts:
         grant = account.grants.get(service)
         if grant is None:
             task = asyncio.get_running_loop().create_task(self._hold(account, service))
-            grant = account.grants[service] = OutputGrant(set(), task)
+            grant = account.grants[service] = OpenGrant(set(), task)
         grant.listeners.add(on_lost)
 
         def release() -> None:

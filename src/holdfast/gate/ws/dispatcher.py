@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from holdfast.gate import secrets
 from holdfast.gate.events import Event, follow_events
 from holdfast.gate.ws import frames
-from holdfast.gate.ws.flow_control import Window
-from holdfast.gate.ws.frames import Request, data_of
-from holdfast.gate.ws.merged_viewer import EventSource, MergedViewer, Source
+from holdfast.gate.ws.flow_control import FlowWindow
+from holdfast.gate.ws.frames import ClientFrame, data_of
+from holdfast.gate.ws.merged_viewer import EventSource, MergedService, MergedViewer
 from holdfast.gate.ws.viewer import Viewer
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor, CursorError
@@ -31,7 +31,7 @@ from holdfast.vocabulary.events import known_place
 
 if TYPE_CHECKING:
     from holdfast.gate.ws.accounts import Account
-    from holdfast.gate.ws.door import Connection, WebSocketShared
+    from holdfast.gate.ws.door import WebSocketConnection, WebSocketShared
 
 _log = logging.getLogger("holdfast.gate")
 EVENTS = (
@@ -53,14 +53,16 @@ _STREAMS: dict[str, Stream] = {"stdout": "out", "stderr": "err"}
 class Dispatcher:
     """Does what the frames of one connection ask for."""
 
-    def __init__(self, connection: Connection, shared: WebSocketShared, account: Account) -> None:
+    def __init__(
+        self, connection: WebSocketConnection, shared: WebSocketShared, account: Account
+    ) -> None:
         self._connection = connection
         self._shared = shared
         self._account = account
         self._viewers: dict[str, Viewer | MergedViewer] = {}
         self._grants: dict[str, Callable[[], None]] = {}
         """By session: releases the right to follow its service."""
-        self._subscriptions: dict[int, tuple[Subscription, asyncio.Task[None]]] = {}
+        self._subscriptions: dict[int, tuple[EventSubscription, asyncio.Task[None]]] = {}
         self._count = 0
         self._requests: dict[asyncio.Task[None], frames.RequestId] = {}
         self._endings: set[asyncio.Task[None]] = set()
@@ -90,7 +92,7 @@ class Dispatcher:
         for viewer in list(self._viewers.values()):
             await self._end(viewer)
 
-    async def _take(self, request: Request) -> None:
+    async def _take(self, request: ClientFrame) -> None:
         match request.event:
             case "ping":
                 await self._answer(request, "pong", {"timestamp": frames.now_ms()})
@@ -126,10 +128,10 @@ class Dispatcher:
                 known = ", ".join(EVENTS)
                 raise UsageError(f'no event "{request.event[:100]}"', f"known: {known}")
 
-    async def _answer(self, request: Request, event: str, data: Any) -> None:
+    async def _answer(self, request: ClientFrame, event: str, data: Any) -> None:
         await self._connection.send(frames.frame(event, data, request.id))
 
-    def _begin(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, request: ClientFrame, work: Coroutine[Any, Any, None]) -> None:
         """Do the work in a task, so that the next frame need not wait for it."""
         if len(self._requests) >= MOST_REQUESTS:
             work.close()
@@ -138,7 +140,7 @@ class Dispatcher:
         self._requests[task] = request.id
         task.add_done_callback(lambda done: self._requests.pop(done, None))
 
-    async def _guard(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
+    async def _guard(self, request: ClientFrame, work: Coroutine[Any, Any, None]) -> None:
         """Do the work and answer its failure."""
         try:
             await work
@@ -159,7 +161,7 @@ class Dispatcher:
 
     # Commands
 
-    async def _execute(self, request: Request) -> None:
+    async def _execute(self, request: ClientFrame) -> None:
         fields = dict(request.data) if isinstance(request.data, dict) else {}
         name = fields.pop("command", None)
         if not isinstance(name, str):
@@ -182,7 +184,7 @@ class Dispatcher:
             result = await self._connection.ask(name, fields)
         await self._answer(request, "command:result", {"command": name, "result": result})
 
-    async def _cancel(self, request: Request) -> None:
+    async def _cancel(self, request: ClientFrame) -> None:
         target = data_of(request, frames.Cancel).target
         found = [task for task, request_id in self._requests.items() if request_id == target]
         for task in found:
@@ -191,13 +193,13 @@ class Dispatcher:
 
     # Viewers, which clients know as sessions
 
-    async def _create_session(self, request: Request) -> None:
+    async def _create_session(self, request: ClientFrame) -> None:
         if isinstance(request.data, dict) and "services" in request.data:
             await self._create_merged(request)
         else:
             await self._create(request)
 
-    async def _create(self, request: Request) -> None:
+    async def _create(self, request: ClientFrame) -> None:
         wanted = data_of(request, frames.CreateSession)
         self._check_sessions()
         grant = await self._connection.ask("open_output", {"service": wanted.service})
@@ -222,7 +224,7 @@ class Dispatcher:
         if identity in self._viewers:  # not lost meanwhile
             viewer.begin(self._on_end)
 
-    async def _create_merged(self, request: Request) -> None:
+    async def _create_merged(self, request: ClientFrame) -> None:
         """Create a session of several services. Each is granted by itself."""
         wanted = data_of(request, frames.CreateMerged)
         if not 1 <= len(wanted.services) <= MOST_SERVICES:
@@ -243,7 +245,7 @@ class Dispatcher:
         for grant, (start, until) in zip(grants, places, strict=True):
             end, is_terminal = cursors.decode(grant["end"]), bool(grant["terminal"])
             feed = open_feed(grant["directory"], grant["service"], end, is_terminal=is_terminal)
-            sources.append(Source(grant, feed, start, until))
+            sources.append(MergedService(grant, feed, start, until))
         self._count += 1
         identity = f"session-{uuid.uuid4()}"
         viewer = MergedViewer(self._count, identity, wanted, sources, events, self._connection)
@@ -343,7 +345,7 @@ class Dispatcher:
             )
         return viewer
 
-    async def _take_keyboard(self, request: Request) -> None:
+    async def _take_keyboard(self, request: ClientFrame) -> None:
         wanted = data_of(request, frames.TakeKeyboard)
         await self._viewer(wanted).take(wanted)
         await self._answer(request, "terminal:taken", {"sessionId": wanted.session_id})
@@ -380,7 +382,7 @@ class Dispatcher:
 
     # Subscriptions
 
-    async def _subscribe(self, request: Request) -> None:
+    async def _subscribe(self, request: ClientFrame) -> None:
         wanted = data_of(request, frames.Subscribe)
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
             raise TooManyRequests(f"a connection has at most {MOST_SUBSCRIPTIONS} subscriptions")
@@ -392,8 +394,8 @@ class Dispatcher:
         events = follow_events(
             self._shared.new_channel, self._connection.caller, since, wanted.services
         )
-        window = Window(wanted)
-        subscription = Subscription(number, events, window, self._connection.send)
+        window = FlowWindow(wanted)
+        subscription = EventSubscription(number, events, window, self._connection.send)
         flow = {"bufferSize": window.size, "flushInterval": window.interval_ms}
         data = {"subscription": number, "since": since, "last": last, **flow}
         await self._answer(request, "subscribed", data)
@@ -402,7 +404,7 @@ class Dispatcher:
         self._subscriptions[number] = (subscription, task)
         task.add_done_callback(lambda _: self._subscriptions.pop(number, None))
 
-    async def _unsubscribe(self, request: Request) -> None:
+    async def _unsubscribe(self, request: ClientFrame) -> None:
         number = data_of(request, frames.Unsubscribe).subscription
         if number not in self._subscriptions:
             raise UsageError(f"no subscription {number} on this connection")
@@ -418,14 +420,14 @@ class Dispatcher:
             self._subscriptions[ack.subscription][0].window.acknowledge(ack.bytes)
 
 
-class Subscription:
+class EventSubscription:
     """Sends events to one connection, as fast as its client takes them."""
 
     def __init__(
         self,
         number: int,
         events: AsyncGenerator[Event, None],
-        window: Window,
+        window: FlowWindow,
         send: Callable[[str], Awaitable[None]],
     ) -> None:
         self.window = window
@@ -479,6 +481,6 @@ def _decoded(cursor: str) -> Cursor:
         raise UsageError(f"session:create: {error}") from None
 
 
-def _session_of(request: Request) -> str | None:
+def _session_of(request: ClientFrame) -> str | None:
     given = request.data.get("sessionId") if isinstance(request.data, dict) else None
     return given if isinstance(given, str) and len(given) <= 100 else None

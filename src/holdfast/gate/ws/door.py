@@ -58,7 +58,7 @@ class WebSocketShared(NamedTuple):
     statuses: StatusFeed
     keyboards: Keyboards
     accounts: Accounts
-    connections: set[Connection]
+    connections: set[WebSocketConnection]
 
 
 class WebSocketDoor:
@@ -78,7 +78,7 @@ class WebSocketDoor:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         offered: list[str] = scope.get("subprotocols") or []
-        connection = Connection(self._shared, receive, send, partial(prove, scope))
+        connection = WebSocketConnection(self._shared, receive, send, partial(prove, scope))
         await connection.run(_presented_caller(scope, offered), _chosen_protocol(offered))
 
 
@@ -111,7 +111,7 @@ class Closed(Exception):
         self.error = error
 
 
-class Connection:
+class WebSocketConnection:
     """One client, from its first frame to its last."""
 
     def __init__(

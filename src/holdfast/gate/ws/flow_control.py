@@ -13,7 +13,7 @@ REQUESTS_PER_SECOND = 200.0
 BURST = 400.0
 
 
-class Window:
+class FlowWindow:
     """At most `bufferSize` bytes may be unacknowledged; without it, only the connection itself
     slows the sender. Output is collected for `flushInterval` before it is sent.
 

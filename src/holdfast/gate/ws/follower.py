@@ -6,7 +6,7 @@ followers of the service share; one that is behind reads the log for itself unti
 
 from __future__ import annotations
 
-from holdfast.gate.ws.output_blocks import Block, Item, items_after
+from holdfast.gate.ws.output_blocks import Item, OutputBlock, items_after
 from holdfast.gate.ws.output_feeds import BLOCK_BYTES, BlockGone, OutputFeed
 from holdfast.logbook.cursors import BEGINNING, Cursor, later
 
@@ -30,7 +30,7 @@ class Follower:
     def bytes_behind(self) -> int:
         return self.feed.known_end - self.place.start
 
-    async def blocks(self, *, gather: bool = False) -> list[Block]:
+    async def blocks(self, *, gather: bool = False) -> list[OutputBlock]:
         """Wait for what comes next. With `gather`, all that is there already, up to one block's
         size."""
         while True:
@@ -58,7 +58,7 @@ class Follower:
                 self._next_block += 1
             return blocks
 
-    def pass_blocks(self, blocks: list[Block]) -> Cursor | None:
+    def pass_blocks(self, blocks: list[OutputBlock]) -> Cursor | None:
         """Move behind these blocks. Returns how far the reader has their content already; None if
         they are all new to it."""
         first, last, known = blocks[0], blocks[-1], self._known
@@ -68,7 +68,7 @@ class Follower:
         self.place = later(known, last.end) if known is not None else last.end
         return known
 
-    def take(self, blocks: list[Block]) -> list[Item]:
+    def take(self, blocks: list[OutputBlock]) -> list[Item]:
         """Move behind these blocks and return what of them is new."""
         known = self.pass_blocks(blocks)
         return items_after([item for block in blocks for item in block.items], known or BEGINNING)

@@ -27,7 +27,7 @@ RequestId = int | str | None
 T = TypeVar("T")
 
 
-class Request(NamedTuple):
+class ClientFrame(NamedTuple):
     """A text frame from a client."""
 
     event: str
@@ -135,7 +135,7 @@ class Cancel(_Data, frozen=True, kw_only=True):
     target: int | str
 
 
-def parse(text: str) -> Request:
+def parse(text: str) -> ClientFrame:
     """Parse a client's text frame; raises UsageError if it is malformed."""
     try:
         frame = _decode(text)
@@ -149,7 +149,7 @@ def parse(text: str) -> Request:
         raise UsageError("an id has at most 200 characters")
     if not isinstance(event, str):
         raise UsageError("a frame needs an event", '{"event": "ping"}')
-    return Request(event, frame.get("data"), request_id)
+    return ClientFrame(event, frame.get("data"), request_id)
 
 
 def parse_input(data: bytes) -> Input:
@@ -161,7 +161,7 @@ def parse_input(data: bytes) -> Input:
     return Input(_INPUT.unpack_from(data)[1], data[_INPUT.size :])
 
 
-def data_of(request: Request, kind: type[T]) -> T:
+def data_of(request: ClientFrame, kind: type[T]) -> T:
     """Return the event's data as this type; raises UsageError that says what is wrong."""
     try:
         return msgspec.convert({} if request.data is None else request.data, kind)

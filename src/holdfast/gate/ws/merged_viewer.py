@@ -19,18 +19,18 @@ import msgspec
 
 from holdfast.gate.events import Event
 from holdfast.gate.ws import frames
-from holdfast.gate.ws.flow_control import Window
+from holdfast.gate.ws.flow_control import FlowWindow
 from holdfast.gate.ws.follower import Follower
-from holdfast.gate.ws.output_blocks import Item, Span
+from holdfast.gate.ws.output_blocks import Item, StreamSpan
 from holdfast.gate.ws.output_feeds import BLOCK_BYTES, OutputFeed
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor
 from holdfast.system import deadlines
 from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 
 if TYPE_CHECKING:
-    from holdfast.gate.ws.door import Connection
+    from holdfast.gate.ws.door import WebSocketConnection
 
 _log = logging.getLogger("holdfast.gate")
 FRAME_BYTES = 64 * 1024
@@ -49,9 +49,14 @@ OUTPUT, NOTE, EVENT, PLACE = 0, 1, 2, 3
 EVENT_LANE = 0xFFFF
 MARKERS = frozenset(
     {
-        *(Kind.PROCESS_STARTED, Kind.EXIT, Kind.START_FAILED, Kind.RESTART_SCHEDULED),
-        *(Kind.SUPPRESSED, Kind.CONDEMNED, Kind.SERVICE_READY, Kind.REQUESTED),
-        *(Kind.SUPERVISOR_STARTED, Kind.KEEPER_REPLACED, Kind.HOLDFAST_STARTED),
+        *(
+            EventKind.PROCESS_STARTED,
+            EventKind.EXIT,
+            EventKind.START_FAILED,
+            EventKind.RESTART_SCHEDULED,
+        ),
+        *(EventKind.SUPPRESSED, EventKind.CONDEMNED, EventKind.SERVICE_READY, EventKind.REQUESTED),
+        *(EventKind.SUPERVISOR_STARTED, EventKind.KEEPER_REPLACED, EventKind.HOLDFAST_STARTED),
     }
 )
 """The events that are told between the lines."""
@@ -59,7 +64,7 @@ _encode = msgspec.json.Encoder().encode
 OnEnd = Callable[["MergedViewer", str], None]
 
 
-class Source(NamedTuple):
+class MergedService(NamedTuple):
     """One of the services, and what of its log is wanted."""
 
     grant: dict[str, Any]
@@ -75,7 +80,7 @@ class EventSource(NamedTuple):
     following: AsyncGenerator[Event, None] | None
 
 
-class _Entry(NamedTuple):
+class _MergedLine(NamedTuple):
     time: float
     arrived: float
     record: bytes
@@ -86,7 +91,7 @@ class _Lane:
 
     def __init__(self, index: int) -> None:
         self.index = index
-        self.entries: deque[_Entry] = deque()
+        self.entries: deque[_MergedLine] = deque()
         self.size = 0
         self.time = _NEVER
         """No later entry is older."""
@@ -100,7 +105,7 @@ class _Lane:
         self.time = max(self.time, time or 0.0)
         now = asyncio.get_running_loop().time()
         head = _RECORD.pack(self.index, kind, stream, (time or 0.0) * 1000, position, len(data))
-        self.entries.append(_Entry(self.time, now, head + data))
+        self.entries.append(_MergedLine(self.time, now, head + data))
         self.size += _RECORD.size + len(data)
         if self.size >= BLOCK_BYTES:
             self.has_room.clear()
@@ -128,7 +133,7 @@ class _Lane:
 class _ServiceLane(_Lane):
     """The lane of a service's output."""
 
-    def __init__(self, index: int, source: Source, *, skips: bool) -> None:
+    def __init__(self, index: int, source: MergedService, *, skips: bool) -> None:
         """`skips`: rather the newest output than all of it, where it is too much."""
         super().__init__(index)
         self.skips = skips and source.until is None
@@ -175,7 +180,7 @@ class _ServiceLane(_Lane):
         self.follower.place = block.end
         items = []
         for item in block.items:
-            if isinstance(item, Span):
+            if isinstance(item, StreamSpan):
                 room = self.until[item.stream] - item.position
                 if room <= 0:
                     continue
@@ -186,7 +191,7 @@ class _ServiceLane(_Lane):
         return items
 
     def _add(self, item: Item) -> None:
-        if isinstance(item, Span):
+        if isinstance(item, StreamSpan):
             self.add(OUTPUT, item.stream, item.time, item.position, item.data)
             return
         note = item.note
@@ -215,13 +220,13 @@ class MergedViewer:
         number: int,
         identity: str,
         wanted: frames.CreateMerged,
-        sources: list[Source],
+        sources: list[MergedService],
         events: EventSource | None,
-        connection: Connection,
+        connection: WebSocketConnection,
     ) -> None:
         self.number = number
         self.identity = identity
-        self.window = Window(wanted, FRAME_BYTES + BLOCK_BYTES)
+        self.window = FlowWindow(wanted, FRAME_BYTES + BLOCK_BYTES)
         self.feeds = [source.feed for source in sources]
         self._wanted = wanted
         self._sources = sources

@@ -18,7 +18,7 @@ from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import STREAMS, Chunk, Note
 from holdfast.logbook.reader import Reader
-from holdfast.secrets.log_redaction import Part, StreamMask, state_at
+from holdfast.secrets.log_redaction import StreamMask, StreamPart, state_at
 from holdfast.secrets.redaction import shorten_masks
 
 MOST_FRAMES = 32
@@ -27,7 +27,7 @@ _KINDS = (STDOUT, STDERR)
 _encode = msgspec.json.Encoder().encode
 
 
-class Span(NamedTuple):
+class StreamSpan(NamedTuple):
     """Consecutive bytes of one stream. `after` is the place behind them."""
 
     stream: int
@@ -45,7 +45,7 @@ class PlacedNote(NamedTuple):
     after: Cursor
 
 
-Item = Span | PlacedNote
+Item = StreamSpan | PlacedNote
 
 
 class FrameBody(NamedTuple):
@@ -55,7 +55,7 @@ class FrameBody(NamedTuple):
     text: str
 
 
-class Block:
+class OutputBlock:
     """What was read at once. It never changes; its frames are written when first wanted."""
 
     __slots__ = ("_bodies", "end", "is_anew", "items", "size", "start")
@@ -64,7 +64,7 @@ class Block:
         self.start = start
         self.end = end
         self.items = items
-        self.size = sum(len(item.data) for item in items if isinstance(item, Span))
+        self.size = sum(len(item.data) for item in items if isinstance(item, StreamSpan))
         self.is_anew = any(
             isinstance(item, PlacedNote) and item.note.kind == "anew" for item in items
         )
@@ -99,7 +99,7 @@ class BlockReader:
         """Whether the beginning of a character or of a line waits for the rest of it."""
         return any(mask.held is not None for mask in self._masks)
 
-    def read(self, limit: int, *, is_last: bool = False) -> Block | None:
+    def read(self, limit: int, *, is_last: bool = False) -> OutputBlock | None:
         """Return the next block of about `limit` bytes; None at the present end. With `is_last`
         the block includes what waits for more output that did not come."""
         if not self._masks:
@@ -127,7 +127,7 @@ class BlockReader:
             before, self.place = self.place, self._at(item.position)
             items.append(PlacedNote(item, before, self.place))
             size += 1
-        return Block(start, self.place, items) if items else None
+        return OutputBlock(start, self.place, items) if items else None
 
     def close(self) -> None:
         self._walk.close()
@@ -143,7 +143,7 @@ class BlockReader:
         self._rest = chunk._replace(data=chunk.data[most:], position=chunk.position + most)
         return chunk._replace(data=chunk.data[:most])
 
-    def _spans(self, chunk: Chunk) -> list[Span]:
+    def _spans(self, chunk: Chunk) -> list[StreamSpan]:
         stream = STREAMS.index(chunk.stream)
         parts = self._masks[stream].feed(chunk)
         self._walked = chunk.end
@@ -159,10 +159,10 @@ class BlockReader:
                 found += self._placed(stream, parts, position)
         return found
 
-    def _placed(self, stream: int, parts: list[Part], end: int) -> list[Span]:
+    def _placed(self, stream: int, parts: list[StreamPart], end: int) -> list[StreamSpan]:
         """Give each part the place behind it, where its viewer continues without loss."""
         return [
-            Span(
+            StreamSpan(
                 stream,
                 part.time,
                 part.position,
@@ -172,7 +172,7 @@ class BlockReader:
             for number, part in enumerate(parts, start=1)
         ]
 
-    def _before(self, stream: int, following: Part, end: int) -> Cursor:
+    def _before(self, stream: int, following: StreamPart, end: int) -> Cursor:
         """Return the place at which this part comes next in its stream and the other stream is
         sent up to the end."""
         places = list(self._at(end))
@@ -215,8 +215,8 @@ def frame_bodies(items: list[Item], start: Cursor) -> list[FrameBody]:
     ]
 
 
-def _groups(items: list[Item]) -> Iterator[list[Span] | PlacedNote]:
-    group: list[Span] = []
+def _groups(items: list[Item]) -> Iterator[list[StreamSpan] | PlacedNote]:
+    group: list[StreamSpan] = []
     for item in items:
         if group and (isinstance(item, PlacedNote) or item.stream != group[0].stream):
             yield group
@@ -230,8 +230,8 @@ def _groups(items: list[Item]) -> Iterator[list[Span] | PlacedNote]:
         yield group
 
 
-def _by_stream(items: list[Item], start: Cursor) -> list[list[Span] | PlacedNote]:
-    spans = [item for item in items if isinstance(item, Span)]
+def _by_stream(items: list[Item], start: Cursor) -> list[list[StreamSpan] | PlacedNote]:
+    spans = [item for item in items if isinstance(item, StreamSpan)]
     out, err = ([span for span in spans if span.stream == stream] for stream in (0, 1))
     between = Cursor(out[-1].after.out, start.err)
     out[-1] = out[-1]._replace(after=between)
@@ -239,7 +239,7 @@ def _by_stream(items: list[Item], start: Cursor) -> list[list[Span] | PlacedNote
     return [out, err]
 
 
-def _output_body(group: list[Span]) -> FrameBody:
+def _output_body(group: list[StreamSpan]) -> FrameBody:
     data = b"".join([span.data for span in group]) if len(group) > 1 else group[0].data
     shown = shorten_masks(data)
     try:

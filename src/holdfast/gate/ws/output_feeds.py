@@ -21,7 +21,7 @@ from holdfast.client.connection import Unreachable
 from holdfast.gate import secrets
 from holdfast.gate.events import RETRY_SECONDS
 from holdfast.gate.output import read_in_thread
-from holdfast.gate.ws.output_blocks import Block, BlockReader
+from holdfast.gate.ws.output_blocks import BlockReader, OutputBlock
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.reader import Reader
 from holdfast.system import deadlines
@@ -109,7 +109,7 @@ class OutputFeed:
         self._is_terminal = is_terminal
         self._reader = self._reader_at(end)
         self._held_since: float | None = None
-        self._blocks: deque[Block] = deque()
+        self._blocks: deque[OutputBlock] = deque()
         self._kept = 0
         self._next = 0
         self._is_reading = False
@@ -151,7 +151,7 @@ class OutputFeed:
                 return number
         return None
 
-    async def block(self, number: int) -> Block:
+    async def block(self, number: int) -> OutputBlock:
         """Wait for a block; raises BlockGone if it is no longer kept."""
         while number >= self._next:
             waiter = asyncio.get_running_loop().create_future()
@@ -164,7 +164,7 @@ class OutputFeed:
                     self._waiters.remove(waiter)
         return self.kept_block(number)
 
-    def kept_block(self, number: int) -> Block:
+    def kept_block(self, number: int) -> OutputBlock:
         first = self._next - len(self._blocks)
         if not first <= number < self._next:
             raise BlockGone
@@ -173,7 +173,7 @@ class OutputFeed:
     def has(self, number: int) -> bool:
         return self._next - len(self._blocks) <= number < self._next
 
-    async def read(self, place: Cursor, limit: int) -> Block | None:
+    async def read(self, place: Cursor, limit: int) -> OutputBlock | None:
         """Read what comes after a place, for a viewer that is far from the end."""
         return await self._feeds.in_thread(self._read_at, place, limit)
 
@@ -187,7 +187,7 @@ class OutputFeed:
     async def present_end(self) -> Cursor:
         return await self._feeds.in_thread(Reader(self._directory, self.service).end)
 
-    def _read_at(self, place: Cursor, limit: int) -> Block | None:
+    def _read_at(self, place: Cursor, limit: int) -> OutputBlock | None:
         reader = self._reader_at(place)
         try:
             return reader.read(limit, is_last=True)
@@ -257,7 +257,7 @@ class OutputFeed:
             self._held_since = now
         return max(0.0, self._held_since + HOLD_SECONDS - now)
 
-    async def _read(self, *, is_last: bool) -> Block | None:
+    async def _read(self, *, is_last: bool) -> OutputBlock | None:
         self._is_reading = True
         try:
             return await self._feeds.in_thread(self._step, is_last)
@@ -268,7 +268,7 @@ class OutputFeed:
         finally:
             self._is_reading = False
 
-    def _step(self, is_last: bool) -> Block | None:
+    def _step(self, is_last: bool) -> OutputBlock | None:
         with self._lock:
             return self._reader.read(BLOCK_BYTES, is_last=is_last)
 
@@ -277,7 +277,7 @@ class OutputFeed:
         with self._lock:
             self._reader.close()
 
-    def _keep(self, block: Block) -> None:
+    def _keep(self, block: OutputBlock) -> None:
         if block.is_anew:
             self._blocks.clear()
             self._kept = self.known_end = 0

@@ -14,7 +14,7 @@ from typing import Any
 from holdfast.client.channel import Channel
 from holdfast.gate.events import RETRY_SECONDS, follow_events
 from holdfast.vocabulary.errors import HoldfastError
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.states import STREAM_STATE, State
 
 StatusData = dict[str, Any]
@@ -81,15 +81,15 @@ class StatusFeed:
         service, data = event.get("service"), event["data"]
         if service is None:
             return
-        if event["kind"] == Kind.EXIT.value:
+        if event["kind"] == EventKind.EXIT.value:
             self._ends[service] = {name: data.get(name) for name in ("code", "signal", "reason")}
-        elif event["kind"] == Kind.PROCESS_STARTED.value:
+        elif event["kind"] == EventKind.PROCESS_STARTED.value:
             self._ends[service] = {}
-        elif event["kind"] == Kind.SERVICE_REMOVED.value:
+        elif event["kind"] == EventKind.SERVICE_REMOVED.value:
             self._newest.pop(service, None)
             self._ends.pop(service, None)
             self._tell(service, None)
-        elif event["kind"] == Kind.TRANSITION.value:
+        elif event["kind"] == EventKind.TRANSITION.value:
             end = dict(self._ends.get(service) or {})
             end["reason"] = data.get("reason") or end.get("reason")
             status = status_data(data["to"], **end)

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.client.connection import Unreachable
 from holdfast.gate.ws import frames
-from holdfast.gate.ws.flow_control import Window
+from holdfast.gate.ws.flow_control import FlowWindow
 from holdfast.gate.ws.follower import Follower
 from holdfast.gate.ws.output_blocks import (
-    Block,
     FrameBody,
     Item,
+    OutputBlock,
     PlacedNote,
-    Span,
+    StreamSpan,
     binary_frames,
     frame_bodies,
     gap_body,
@@ -37,7 +37,7 @@ from holdfast.system import deadlines
 from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
 
 if TYPE_CHECKING:
-    from holdfast.gate.ws.door import Connection, WebSocketShared
+    from holdfast.gate.ws.door import WebSocketConnection, WebSocketShared
 
 _log = logging.getLogger("holdfast.gate")
 LAST_OUTPUT_SECONDS = 2.0
@@ -116,13 +116,13 @@ class Viewer:
         grant: dict[str, Any],
         feed: OutputFeed,
         place: Cursor,
-        connection: Connection,
+        connection: WebSocketConnection,
         shared: WebSocketShared,
     ) -> None:
         self.number = number
         self.identity = identity
         self.service: str = grant["service"]
-        self.window = Window(wanted, BLOCK_BYTES)
+        self.window = FlowWindow(wanted, BLOCK_BYTES)
         self.feed = feed
         self.feeds = [feed]
         self._follower = Follower(feed, place)
@@ -213,7 +213,7 @@ class Viewer:
             self._moved.set()
             await self.window.collect()
 
-    async def _send_blocks(self, blocks: list[Block], before: Cursor) -> None:
+    async def _send_blocks(self, blocks: list[OutputBlock], before: Cursor) -> None:
         known = self._follower.pass_blocks(blocks)
         if len(blocks) == 1 and known is None and self._stream is None:
             items, bodies = blocks[0].items, blocks[0].frame_bodies
@@ -226,7 +226,9 @@ class Viewer:
             return
         for body in bodies():
             await self._connection.send(self._frame(body))
-        self.window.count_sent(sum(len(item.data) for item in items if isinstance(item, Span)))
+        self.window.count_sent(
+            sum(len(item.data) for item in items if isinstance(item, StreamSpan))
+        )
 
     async def _send_binary(self, items: list[Item]) -> None:
         notes: list[Item] = [item for item in items if isinstance(item, PlacedNote)]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.keeper.loop import Loop
     from holdfast.keeper.processes.cgroups import Cgroups
     from holdfast.keeper.runs.children import Children
-    from holdfast.keeper.runs.run import Run
+    from holdfast.keeper.runs.run import HeldRun
 
 _PLACE_AFTER_SECONDS = 0.02
 _LATEST_SECONDS = 1.0
@@ -36,13 +36,13 @@ class Placement:
         self._loop = loop
         self._cgroups = cgroups
         self._children = children
-        self._waiting: list[Run] = []
+        self._waiting: list[HeldRun] = []
         self._waiting_since = 0.0
         self._last_added = 0.0
         self._settling: dict[str, int] = {}
         self._stale: list[str] = []
 
-    def add(self, run: Run) -> None:
+    def add(self, run: HeldRun) -> None:
         if self._cgroups.root is None:
             return
         self._last_added = self._loop.now()
@@ -99,7 +99,7 @@ class Placement:
         if self._waiting:
             self._loop.call_later(0, self._place)
 
-    def _place_one(self, run: Run) -> None:
+    def _place_one(self, run: HeldRun) -> None:
         if run.exit is not None or self._children.runs.get(run.run_id) is not run:
             return
         path = self._cgroups.create(run.run_id)
@@ -127,7 +127,7 @@ class Placement:
         if self._settling:
             self._loop.call_later(_PASS_AFTER_SECONDS, self._settle)
 
-    def _bring_in(self, run: Run, path: str) -> bool:
+    def _bring_in(self, run: HeldRun, path: str) -> bool:
         """One pass. True if a process was outside, so that another pass is due."""
         inside = set(self._cgroups.pids(path))
         outside = [found for found in run.tree.processes() if found.pid not in inside]

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from holdfast.keeper.protocol.messages import (
         Doubt,
         EndRestRequest,
+        PredecessorRun,
         ProcessName,
-        RunRecord,
         SpawnRequest,
     )
     from holdfast.keeper.runs.children import Children
@@ -55,7 +55,7 @@ class UnlistedRun:
     def run_id(self) -> str:
         return self.marks[RUN_ID]
 
-    def facts(self) -> RunRecord:
+    def facts(self) -> PredecessorRun:
         """The run as the protocol describes it."""
         return {
             "run_id": self.run_id,

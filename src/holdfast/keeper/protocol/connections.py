@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from holdfast.keeper.loop import Loop, Timer
     from holdfast.keeper.protocol.wire import Message, Received
-    from holdfast.keeper.runs.run import Run
+    from holdfast.keeper.runs.run import HeldRun
     from holdfast.system.processes import Process
 
-    OnMessage = Callable[["Connection", Received, list[int]], None]
-    OnClosed = Callable[["Connection"], None]
+    OnMessage = Callable[["PeerConnection", Received, list[int]], None]
+    OnClosed = Callable[["PeerConnection"], None]
 
 _SLICE_SECONDS = 0.008
 _LOT = 32
@@ -44,7 +44,7 @@ _BACKLOG = 512
 _GONE = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 
 
-class Connection:
+class PeerConnection:
     """One peer that speaks the protocol."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Connection:
         self._inbox = wire.Inbox(_CONTROL_LINE_LIMIT if role == "control" else 64 << 20)
         self._outbox = wire.Outbox()
         self._waiting: list[tuple[Received, list[int]]] = []
-        self._deferred: list[tuple[Any, Run]] = []
+        self._deferred: list[tuple[Any, HeldRun]] = []
         self._deferred_since = 0.0
         self._grown: dict[str, int] = {}
         self._has_sent = False
@@ -120,7 +120,7 @@ class Connection:
         except OSError as error:
             self._mute(error)
 
-    def reply_later(self, name: Any, run: Run) -> None:
+    def reply_later(self, name: Any, run: HeldRun) -> None:
         """Reply to a spawn later, as soon as no request waits. Hundreds of runs are started faster
         if the supervisor is not busy with the first replies, and each open descriptor slows down
         the next spawn."""
@@ -313,7 +313,7 @@ class Connection:
             self._loop.call_later(0, self._on_retry)
 
 
-class Door:
+class ListeningSocket:
     """A listening socket for peers of this user, and of root."""
 
     def __init__(
@@ -382,7 +382,7 @@ def close_all(fds: Sequence[int]) -> None:
 
 
 def hand_parts(
-    connection: Connection, message: Message, run: Run, handed: dict[str, int] | None = None
+    connection: PeerConnection, message: Message, run: HeldRun, handed: dict[str, int] | None = None
 ) -> None:
     """Send a message with copies of a run's descriptors and a pidfd, all named in `parts`, and with
     the run's start time, which makes its pid an identity."""

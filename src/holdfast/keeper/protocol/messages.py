@@ -50,7 +50,7 @@ class LeaseSettings(_LeaseSettings, total=False):
     remaining: float
 
 
-class Confinement(TypedDict, total=False):
+class ConfinementFields(TypedDict, total=False):
     """The paths that a run may reach, and folders that are open for it by variable."""
 
     read: list[str]
@@ -200,7 +200,7 @@ class _RunRecord(TypedDict):
     number: int
 
 
-class RunRecord(_RunRecord, total=False):
+class PredecessorRun(_RunRecord, total=False):
     """A run that an earlier keeper left: a line of `runs.jsonl`, or what its environment says."""
 
     pid: int
@@ -301,7 +301,7 @@ class SpawnRequest(_Spawn, total=False):
     limits: dict[str, float]
     umask: int | str
     nice: int
-    confine: Confinement
+    confine: ConfinementFields
     stdin: str
     cols: int
     rows: int
@@ -323,12 +323,12 @@ class SignalRequest(_Signal, total=False):
     to: str
 
 
-class _End(_Envelope):
+class _EndFields(_Envelope):
     do: Literal["end"]
     run_id: str
 
 
-class EndRequest(_End, total=False):
+class EndRequest(_EndFields, total=False):
     signal: int
     grace: float
 
@@ -602,11 +602,11 @@ class KeeperFacts(Reply, total=False):
     supervisor: SupervisorFacts
     unclaimed: list[ProcessName]
     kept: dict[str, str]
-    ended_unseen: list[RunRecord]
+    ended_unseen: list[PredecessorRun]
 
 
 class StraysReply(Reply, total=False):
-    strays: list[RunRecord]
+    strays: list[PredecessorRun]
     doubts: list[Doubt]
     marks: list[int]
 

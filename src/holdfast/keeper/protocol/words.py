@@ -16,7 +16,7 @@ from holdfast.keeper.protocol.connections import close_all, hand_parts
 from holdfast.keeper.runs import stdio
 from holdfast.keeper.runs.launch import SpawnError
 from holdfast.keeper.runs.run import log_of, stop_of
-from holdfast.keeper.upgrade import Upgrade, UpgradeError, own_package, own_prefix
+from holdfast.keeper.upgrade import UpgradeAttempt, UpgradeError, own_package, own_prefix
 from holdfast.system import processes
 
 TYPE_CHECKING = False
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     from holdfast.keeper.keeper import Keeper
     from holdfast.keeper.protocol import messages
-    from holdfast.keeper.protocol.connections import Connection
+    from holdfast.keeper.protocol.connections import PeerConnection
     from holdfast.keeper.protocol.wire import Received
-    from holdfast.keeper.runs.run import Run
+    from holdfast.keeper.runs.run import HeldRun
 
     Answer = Mapping[str, Any]
-    Word = Callable[["Words", Connection, Any, list[int]], Answer | None]
+    Word = Callable[["Words", PeerConnection, Any, list[int]], Answer | None]
 
 CONTROL_WORDS = frozenset((
     "hello", "list", "end", "stay_off", "signal", "tree", "supervise", "shutdown", "upgrade",
@@ -57,9 +57,9 @@ class Words:
 
     def __init__(self, keeper: Keeper) -> None:
         self.keeper = keeper
-        self.upgrade: tuple[Connection, Any] | None = None
+        self.upgrade: tuple[PeerConnection, Any] | None = None
 
-    def handle(self, connection: Connection, message: Received, fds: list[int]) -> None:
+    def handle(self, connection: PeerConnection, message: Received, fds: list[int]) -> None:
         """Answer a request. Descriptors that its word does not take are closed."""
         name = message.get("id")
         answer: Answer | None
@@ -97,7 +97,7 @@ class Words:
         error = {"code": code, "message": why}
         connection.send({"id": name, "ok": False, "error": error})
 
-    def _find(self, connection: Connection, name: Any, has_kept: bool) -> Word:
+    def _find(self, connection: PeerConnection, name: Any, has_kept: bool) -> Word:
         word: Word | None = _WORDS.get(name) if isinstance(name, str) else None
         if word is None:
             raise Refusal("unknown_word", f"this keeper does not know the word {name!r}")
@@ -108,14 +108,14 @@ class Words:
                 raise Refusal("refused", _AGENTS_LOOK_ONLY)
         return word
 
-    def _greet(self, connection: Connection) -> None:
+    def _greet(self, connection: PeerConnection) -> None:
         connection.is_greeted = True
         if connection is self.keeper.link:
             self.keeper.hand_spares(connection)
             self.keeper.children.supervisor_present(True)
             self.keeper.notify_sockets.leave()
 
-    def run(self, message: messages.RunRequest) -> Run:
+    def run(self, message: messages.RunRequest) -> HeldRun:
         run = self.keeper.children.runs.get(message["run_id"])
         if run is None:
             raise Refusal("not_found", f"no run {message['run_id']} is here")
@@ -124,7 +124,7 @@ class Words:
     # Runs.
 
     def do_spawn(
-        self, connection: Connection, message: messages.SpawnRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.SpawnRequest, fds: list[int]
     ) -> None:
         keeper = self.keeper
         if keeper.is_shutting_down:
@@ -146,7 +146,7 @@ class Words:
             connection.reply_later(message.get("id"), run)
 
     def do_adopt(
-        self, connection: Connection, message: messages.AdoptRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.AdoptRequest, fds: list[int]
     ) -> None:
         keeper = self.keeper
         pid = int(message["pid"])
@@ -177,7 +177,7 @@ class Words:
         hand_parts(connection, {"id": message.get("id"), "ok": True, **run.facts()}, run)
 
     def do_signal(
-        self, connection: Connection, message: messages.SignalRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.SignalRequest, fds: list[int]
     ) -> messages.Reply:
         run, number = self.run(message), int(message["signal"])
         match message.get("to") or "main":
@@ -194,7 +194,7 @@ class Words:
         return {}
 
     def do_end(
-        self, connection: Connection, message: messages.EndRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.EndRequest, fds: list[int]
     ) -> messages.Reply:
         run = self.run(message)
         stop = run.stop.copy()
@@ -209,7 +209,7 @@ class Words:
         return {}
 
     def do_adjust(
-        self, connection: Connection, message: messages.AdjustRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.AdjustRequest, fds: list[int]
     ) -> messages.Reply:
         """Change how a live run is ended, and how much of its output is kept."""
         run = self.run(message)
@@ -222,7 +222,7 @@ class Words:
         return {}
 
     def do_pause(
-        self, connection: Connection, message: messages.PauseRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.PauseRequest, fds: list[int]
     ) -> messages.Reply:
         run = self.run(message)
         if not run.tree.pause():
@@ -231,7 +231,7 @@ class Words:
         return {}
 
     def do_resume(
-        self, connection: Connection, message: messages.ResumeRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.ResumeRequest, fds: list[int]
     ) -> messages.Reply:
         run = self.run(message)
         run.tree.resume()
@@ -239,7 +239,7 @@ class Words:
         return {}
 
     def do_write(
-        self, connection: Connection, message: messages.WriteRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.WriteRequest, fds: list[int]
     ) -> messages.Reply:
         run = self.run(message)
         if run.feed is None:
@@ -253,7 +253,7 @@ class Words:
         return {}
 
     def do_resize(
-        self, connection: Connection, message: messages.ResizeRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.ResizeRequest, fds: list[int]
     ) -> messages.Reply:
         run = self.run(message)
         master = run.parts.get("terminal")
@@ -267,7 +267,7 @@ class Words:
         return {}
 
     def do_lease(
-        self, connection: Connection, message: messages.LeaseRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.LeaseRequest, fds: list[int]
     ) -> messages.Reply:
         run = self.run(message)
         kind = message.get("kind") or (run.lease.kind if run.lease is not None else "job")
@@ -279,7 +279,7 @@ class Words:
     # The keeper itself.
 
     def do_hello(
-        self, connection: Connection, message: messages.HelloRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.HelloRequest, fds: list[int]
     ) -> messages.KeeperFacts:
         wanted = message.get("role") or connection.role
         if wanted != connection.role:
@@ -291,13 +291,13 @@ class Words:
         return facts
 
     def do_list(
-        self, connection: Connection, message: messages.ListRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.ListRequest, fds: list[int]
     ) -> messages.KeeperFacts:
         is_brief = message.get("only") == "log_bytes"
         return self.keeper.recorded() if is_brief else self.keeper.facts()
 
     def do_strays(
-        self, connection: Connection, message: messages.StraysRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.StraysRequest, fds: list[int]
     ) -> messages.StraysReply:
         """List the live runs of this state folder that are in no table."""
         unlisted = self.keeper.children.unlisted
@@ -308,7 +308,7 @@ class Words:
         }
 
     def do_end_rest(
-        self, connection: Connection, message: messages.EndRestRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.EndRestRequest, fds: list[int]
     ) -> messages.EndRestReply | None:
         """End the leftovers of a run that is in no table. The reply comes when they are gone."""
         children, run_id = self.keeper.children, message["run_id"]
@@ -324,7 +324,7 @@ class Words:
         return None if answer["pids"] else answer
 
     def do_stay_off(
-        self, connection: Connection, message: messages.StayOffRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.StayOffRequest, fds: list[int]
     ) -> messages.Reply:
         """A person stops a service, also one that has ended. Neither a supervisor that hangs nor
         the next one must undo it."""
@@ -336,7 +336,7 @@ class Words:
         self.keeper.tell_supervisor({"notice": "end_asked", "service": service, "grace": grace})
 
     def do_tree(
-        self, connection: Connection, message: messages.TreeRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.TreeRequest, fds: list[int]
     ) -> messages.TreeReply:
         return {
             "processes": [
@@ -352,7 +352,7 @@ class Words:
         }
 
     def do_watch(
-        self, connection: Connection, message: messages.WatchRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.WatchRequest, fds: list[int]
     ) -> messages.Reply:
         if message.get("on", True):
             connection.watched.add(message["service"])
@@ -362,7 +362,7 @@ class Words:
         return {}
 
     def do_hold(
-        self, connection: Connection, message: messages.HoldRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.HoldRequest, fds: list[int]
     ) -> messages.Reply:
         if len(fds) != 1:
             raise Refusal("bad_request", "hold takes exactly one descriptor")
@@ -370,20 +370,20 @@ class Words:
         return {}
 
     def do_release(
-        self, connection: Connection, message: messages.ReleaseRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.ReleaseRequest, fds: list[int]
     ) -> messages.Reply:
         if not self.keeper.held.release(str(message["name"])):
             raise Refusal("not_found", f"no descriptor {message['name']} is held")
         return {}
 
     def do_keep(
-        self, connection: Connection, message: messages.KeepRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.KeepRequest, fds: list[int]
     ) -> messages.Reply:
         """Do nothing more than `handle` does with the `kept` of any request."""
         return {}
 
     def do_forget(
-        self, connection: Connection, message: messages.ForgetRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.ForgetRequest, fds: list[int]
     ) -> messages.Reply:
         self.keeper.journal.forget(message["run_ids"])
         for run_id in message["run_ids"]:
@@ -391,7 +391,7 @@ class Words:
         return {}
 
     def do_prune(
-        self, connection: Connection, message: messages.PruneRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.PruneRequest, fds: list[int]
     ) -> messages.PruneReply:
         service = message["service"]
         if not isinstance(service, str) or "/" in service:
@@ -407,7 +407,7 @@ class Words:
         return {"deleted_bytes": deleted, "segments": count}
 
     def do_supervise(
-        self, connection: Connection, message: messages.SuperviseRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.SuperviseRequest, fds: list[int]
     ) -> messages.SuperviseReply:
         keeper = self.keeper
         if message["on"] and message.get("again"):
@@ -423,7 +423,7 @@ class Words:
         return {"supervisor": keeper.supervisor.facts()}
 
     def do_stand_by(
-        self, connection: Connection, message: messages.StandByRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.StandByRequest, fds: list[int]
     ) -> messages.Reply:
         """A supervisor that is replaced has finished. It stays until the next one is `ready`."""
         if connection is not self.keeper.link or self.keeper.supervisor.state != "retiring":
@@ -432,7 +432,7 @@ class Words:
         return {}
 
     def do_ready(
-        self, connection: Connection, message: messages.ReadyRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.ReadyRequest, fds: list[int]
     ) -> messages.Reply:
         """This supervisor has everything that it needs to take our place."""
         if connection is self.keeper.link:
@@ -440,12 +440,12 @@ class Words:
         return {}
 
     def do_upgrade(
-        self, connection: Connection, message: messages.UpgradeRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.UpgradeRequest, fds: list[int]
     ) -> None:
         keeper = self.keeper
         if self.upgrade is not None or keeper.is_shutting_down:
             raise Refusal("busy", "an upgrade or a shutdown is under way")
-        attempt = Upgrade(
+        attempt = UpgradeAttempt(
             keeper,
             message.get("argv_prefix") or own_prefix(),
             message.get("package") or own_package(),
@@ -459,14 +459,14 @@ class Words:
         self.upgrade = (connection, message.get("id"))
 
     def do_noted(
-        self, connection: Connection, message: messages.NotedRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.NotedRequest, fds: list[int]
     ) -> messages.Reply:
         """The supervisor carries out the shutdown that was requested."""
         self.keeper.is_shutdown_noted = True
         return {}
 
     def do_shutdown(
-        self, connection: Connection, message: messages.ShutdownRequest, fds: list[int]
+        self, connection: PeerConnection, message: messages.ShutdownRequest, fds: list[int]
     ) -> messages.Reply:
         grace, code = message.get("grace"), message.get("exit_code")
         keeper = self.keeper

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _IDLE_SECONDS = 60.0
 
 
-class Logs:
+class ServiceLogs:
     """Recorders by service."""
 
     def __init__(

@@ -19,8 +19,8 @@ from holdfast.keeper.runs.descriptor_budget import DescriptorBudget
 from holdfast.keeper.runs.exits import Exits
 from holdfast.keeper.runs.feed import Feed
 from holdfast.keeper.runs.launch import SpawnError
-from holdfast.keeper.runs.leases import Lease
-from holdfast.keeper.runs.run import Run
+from holdfast.keeper.runs.leases import RunLease
+from holdfast.keeper.runs.run import HeldRun
 from holdfast.system import processes, run_marks
 
 TYPE_CHECKING = False
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
         AdoptRequest,
         LeaseKind,
         Notice,
+        PredecessorRun,
         RunEntry,
-        RunRecord,
         SpawnRequest,
     )
-    from holdfast.keeper.recording.logs import Logs
+    from holdfast.keeper.recording.logs import ServiceLogs
     from holdfast.keeper.runs.journal import Journal
     from holdfast.keeper.runs.run import Origin
     from holdfast.keeper.runs.run_records import RunRecords
@@ -54,20 +54,20 @@ class Children:
         self,
         loop: Loop,
         spawner: Spawner,
-        logs: Logs,
+        logs: ServiceLogs,
         cgroups: Cgroups,
         journal: Journal,
         descriptors: Descriptors,
         announce: Callable[[Notice], None],
-        new_records: Callable[[Mapping[str, Run]], RunRecords],
+        new_records: Callable[[Mapping[str, HeldRun]], RunRecords],
     ) -> None:
-        self.runs: dict[str, Run] = {}
+        self.runs: dict[str, HeldRun] = {}
         self.records = new_records(self.runs)
         # Direct children that are no runs: the supervisor, a rehearsal of an upgrade.
         self.others: dict[int, Callable[[int], None]] = {}
         self.has_supervisor = False
-        self.by_pid: dict[int, Run] = {}
-        self._new: list[Run] = []
+        self.by_pid: dict[int, HeldRun] = {}
+        self._new: list[HeldRun] = []
         self._loop = loop
         self._spawner = spawner
         self._logs = logs
@@ -83,7 +83,7 @@ class Children:
 
     # Beginning.
 
-    def spawn(self, request: SpawnRequest) -> tuple[Run, dict[str, int]]:
+    def spawn(self, request: SpawnRequest) -> tuple[HeldRun, dict[str, int]]:
         """Start a run. A task's pipes are returned: the caller hands them over and closes them."""
         run_id, kind = request["run_id"], request.get("kind") or "service"
         self._budget.check(request)
@@ -138,7 +138,7 @@ class Children:
             raise SpawnError("pipes", 9, f"passing descriptor {name}: none is held")
         return fd
 
-    def _begin(self, asked: Origin, pid: int, parts: dict[str, int]) -> Run:
+    def _begin(self, asked: Origin, pid: int, parts: dict[str, int]) -> HeldRun:
         """Make a run of a process that was just created."""
         try:
             run = self._make(asked, pid, "", is_child=True)
@@ -172,7 +172,9 @@ class Children:
         else:
             processes.send_group_signals(pid, processes.start_time(pid) or "", (signal.SIGKILL,))
 
-    def adopt(self, request: AdoptRequest, pid: int, start_time: str, parts: dict[str, int]) -> Run:
+    def adopt(
+        self, request: AdoptRequest, pid: int, start_time: str, parts: dict[str, int]
+    ) -> HeldRun:
         """Take over a process that somebody else started. Its identity was verified."""
         asked = {"age": processes.age_of(start_time), **request, "adopted": True}
         run = self._make(asked, pid, start_time, is_child=False)
@@ -187,11 +189,11 @@ class Children:
         self.records.began(run)
         return run
 
-    def ended_unseen(self) -> list[RunRecord]:
+    def ended_unseen(self) -> list[PredecessorRun]:
         """Runs that ended while their keeper was dead: no process lives, and no exit is known."""
         return [record for record in self.records.ended() if record["run_id"] not in self._journal]
 
-    def restore(self, facts: Origin, log_state: dict[str, int] | None) -> Run:
+    def restore(self, facts: Origin, log_state: dict[str, int] | None) -> HeldRun:
         """Go on with a run of an earlier keeper, with the descriptors that it left."""
         is_child = bool(facts.get("is_child"))
         # The journal has exits that the dead keeper wrote and did not announce.
@@ -239,7 +241,7 @@ class Children:
             self.exits.begin(run, run.stop["signal"], run.stop["grace"])
         return run
 
-    def _make(self, asked: Origin, pid: int, start_time: str, *, is_child: bool) -> Run:
+    def _make(self, asked: Origin, pid: int, start_time: str, *, is_child: bool) -> HeldRun:
         tree = Tree(
             asked["run_id"],
             pid,
@@ -249,7 +251,7 @@ class Children:
             self._cgroups,
             self.known_children,
         )
-        run = Run(asked, tree)
+        run = HeldRun(asked, tree)
         self.runs[run.run_id] = run
         if asked.get("exit") is None and not asked.get("exited"):
             self.by_pid[pid] = run
@@ -260,7 +262,7 @@ class Children:
     def known_children(self) -> set[int]:
         return {*self.by_pid, *self.others}
 
-    def _equip(self, run: Run, parts: dict[str, int], pidfd: int | None) -> None:
+    def _equip(self, run: HeldRun, parts: dict[str, int], pidfd: int | None) -> None:
         # A child needs no pidfd: SIGCHLD tells its death, and every descriptor slows down spawns.
         run.parts = run.tree.parts = dict(parts)
         if pidfd is not None:
@@ -272,7 +274,7 @@ class Children:
 
     def _record(
         self,
-        run: Run,
+        run: HeldRun,
         state: dict[str, int] | None,
         *,
         is_recovery: bool = False,
@@ -297,18 +299,18 @@ class Children:
                 )
                 run.sources.append(source)
 
-    def _on_output_end(self, run: Run, part: str) -> None:
+    def _on_output_end(self, run: HeldRun, part: str) -> None:
         # The master of a terminal stays open: closing it would hang up the next process there.
         if part != "terminal" and part in run.parts:
             os.close(run.parts.pop(part))
 
-    def _on_input_end(self, run: Run) -> None:
+    def _on_input_end(self, run: HeldRun) -> None:
         if "stdin" in run.parts:
             os.close(run.parts.pop("stdin"))
             run.feed = None
             self._announce({"notice": "stdin_closed", "run_id": run.run_id})
 
-    def _watch_foreign(self, run: Run) -> None:
+    def _watch_foreign(self, run: HeldRun) -> None:
         self._exit_watch.watch(
             run.pid,
             run.pidfd,
@@ -317,19 +319,19 @@ class Children:
             lambda: self.exits.on_zombie(run),
         )
 
-    def unwatch(self, run: Run) -> None:
+    def unwatch(self, run: HeldRun) -> None:
         self._exit_watch.unwatch(run.pid)
 
     # Living.
 
     def lease(
-        self, run: Run, seconds: float | None, kind: LeaseKind, remaining: float | None = None
+        self, run: HeldRun, seconds: float | None, kind: LeaseKind, remaining: float | None = None
     ) -> None:
         if run.lease is not None:
             run.lease.pause()
             run.lease = None
         if seconds is not None:
-            run.lease = Lease(
+            run.lease = RunLease(
                 float(seconds), kind, self._loop, lambda: self._on_lease_expired(run), remaining
             )
             if kind != "session" or self.has_supervisor:
@@ -345,7 +347,7 @@ class Children:
                 else:
                     run.lease.pause()
 
-    def _on_lease_expired(self, run: Run) -> None:
+    def _on_lease_expired(self, run: HeldRun) -> None:
         run.cause = "lease"
         self.exits.end(run, run.stop["signal"], run.stop["grace"])
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from holdfast.keeper.descriptors import Descriptors
     from holdfast.keeper.protocol.messages import SpawnRequest
-    from holdfast.keeper.runs.run import Run
+    from holdfast.keeper.runs.run import HeldRun
 
 OWN = 32
 """Descriptors of the keeper itself. Without runs it has 18 open. The others are for peers and for
@@ -34,7 +34,7 @@ _ROOMY = 1024
 class DescriptorBudget:
     """Counts the descriptors that the runs of a keeper need, now and after a succession."""
 
-    def __init__(self, runs: Mapping[str, Run], held: Descriptors) -> None:
+    def __init__(self, runs: Mapping[str, HeldRun], held: Descriptors) -> None:
         self._runs = runs
         self._held = held
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -59,7 +59,7 @@ class DescriptorBudget:
         raise SpawnError("pipes", errno.EMFILE, why)
 
 
-def _needs(run: Run) -> int:
+def _needs(run: HeldRun) -> int:
     if run.kind == "task":
         return 1
     return len(run.parts.keys() - {"pidfd"}) + _BESIDE_PARTS

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from holdfast.keeper.loop import Loop
     from holdfast.keeper.protocol.messages import EndState, Notice, TreeReport
-    from holdfast.keeper.recording.logs import Logs
+    from holdfast.keeper.recording.logs import ServiceLogs
     from holdfast.keeper.runs.children import Children
     from holdfast.keeper.runs.journal import Journal
-    from holdfast.keeper.runs.run import Run
+    from holdfast.keeper.runs.run import HeldRun
 
 _DRAIN_BYTES = 2 << 20
 _LONGEST_DELAY_SECONDS = 0.03
@@ -38,7 +38,7 @@ class Exits:
         self,
         children: Children,
         loop: Loop,
-        logs: Logs,
+        logs: ServiceLogs,
         journal: Journal,
         announce: Callable[[Notice], None],
     ) -> None:
@@ -53,7 +53,7 @@ class Exits:
         self._journal = journal
         self._announce = announce
 
-    def end(self, run: Run, number: int, grace: float) -> None:
+    def end(self, run: HeldRun, number: int, grace: float) -> None:
         """End the whole tree, because somebody asked for it. `ended` is announced when no process
         is left."""
         run.is_end_asked = True
@@ -63,7 +63,9 @@ class Exits:
             self._more_until = now + _NEXT_SECONDS
         self._asked_at = now
 
-    def begin(self, run: Run, number: int, grace: float, earlier: EndState | None = None) -> None:
+    def begin(
+        self, run: HeldRun, number: int, grace: float, earlier: EndState | None = None
+    ) -> None:
         """Begin the kill chain of a run, also for leftovers that nobody asked to end. A chain that
         an `earlier` keeper began goes on where it was."""
         if run.kill_chain is not None and not run.kill_chain.is_done:
@@ -80,11 +82,11 @@ class Exits:
         run.kill_chain = ending
         run.is_paused = False
 
-    def when_over(self, run: Run, then: Callable[[], None]) -> None:
+    def when_over(self, run: HeldRun, then: Callable[[], None]) -> None:
         """Call back once no process of this run is left."""
         self._over[run.run_id] = then
 
-    def _on_ended(self, run: Run, report: Any, seconds: float, is_empty: bool) -> None:
+    def _on_ended(self, run: HeldRun, report: Any, seconds: float, is_empty: bool) -> None:
         run.report = {"report": report, "seconds": seconds, "empty": is_empty}
         if run.exit is None:
             # The tree may be empty before SIGCHLD is handled. The exit must come first.
@@ -94,7 +96,7 @@ class Exits:
         elif not is_empty:
             self._say_ended(run)
 
-    def _say_ended(self, run: Run) -> None:
+    def _say_ended(self, run: HeldRun) -> None:
         facts: TreeReport = run.report or {"report": [], "seconds": 0.0, "empty": True}
         self._announce({"notice": "ended", "run_id": run.run_id, "service": run.service, **facts})
 
@@ -119,7 +121,7 @@ class Exits:
     def reap(self) -> None:
         """Reap every child that has ended, in lots. The exits of a lot are written at once, and the
         supervisor has them while we go on with the next lot."""
-        ended: list[tuple[Run, int | None, Any]] = []
+        ended: list[tuple[HeldRun, int | None, Any]] = []
         others: list[tuple[Callable[[int], None], int]] = []
         has_orphans = False
         self._children.identify()
@@ -142,22 +144,22 @@ class Exits:
         for on_exit, status in others:
             guarded(on_exit, status)
 
-    def on_zombie(self, run: Run) -> None:
+    def on_zombie(self, run: HeldRun) -> None:
         """An adopted process is dead, and its own parent has not reaped it yet."""
         if run.died is None:
             run.died = self._loop.now(), time.time()
         if run.kill_chain is not None:
             run.kill_chain.check()
 
-    def foreign_exit(self, run: Run, status: int | None) -> None:
+    def foreign_exit(self, run: HeldRun, status: int | None) -> None:
         if run.exit is None:
             self._on_exits([(run, status, None)])
 
-    def _on_exits(self, ended: list[tuple[Run, int | None, Any]]) -> None:
+    def _on_exits(self, ended: list[tuple[HeldRun, int | None, Any]]) -> None:
         if ended:
             guarded(self._take_exits, ended)
 
-    def _take_exits(self, ended: list[tuple[Run, int | None, Any]]) -> None:
+    def _take_exits(self, ended: list[tuple[HeldRun, int | None, Any]]) -> None:
         for run, status, usage in ended:
             del self._children.by_pid[run.pid]
             if not guarded(self._examine, run, status, usage) and run.exit is None:
@@ -170,7 +172,7 @@ class Exits:
         for run, _, _ in ended:
             guarded(self._after_exit, run)
 
-    def _examine(self, run: Run, status: int | None, usage: Any) -> None:
+    def _examine(self, run: HeldRun, status: int | None, usage: Any) -> None:
         """Record what it printed last, and find the processes that it leaves."""
         self._children.unwatch(run)
         for source in list(run.sources):
@@ -182,7 +184,7 @@ class Exits:
         if run.tree.cgroup is not None and "memory" in run.enforced:
             run.exit["oom_kills"] = oom_kills(run.tree.cgroup)
 
-    def _after_exit(self, run: Run) -> None:
+    def _after_exit(self, run: HeldRun) -> None:
         if run.report is not None:
             self._conclude(run)
         elif run.kill_chain is not None:
@@ -192,7 +194,7 @@ class Exits:
         else:
             self.begin(run, run.stop["signal"], run.stop["grace"])
 
-    def _conclude(self, run: Run) -> None:
+    def _conclude(self, run: HeldRun) -> None:
         """Main process and tree are gone: announce that if somebody waits for it, and forget the
         run."""
         if self._children.runs.get(run.run_id) is not run:

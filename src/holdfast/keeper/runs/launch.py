@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from holdfast.keeper.protocol.messages import Confinement, SpawnRequest
+    from holdfast.keeper.protocol.messages import ConfinementFields, SpawnRequest
 
     Limits = tuple[int, int]
 
@@ -138,7 +138,7 @@ class Launch:
         self.rlimits: dict[int, Limits] = {}
         self.cgroup: str | None = None
         """A cgroup with limits, entered before the program is executed."""
-        self.confine: Confinement | None = None
+        self.confine: ConfinementFields | None = None
         """The only paths that it may `read` and `write`, and folders that are `open` for it, by the
         variable that tells their place."""
         self.umask: int | None = None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.keeper.protocol.messages import LeaseKind, LeaseSettings
 
 
-class Lease:
+class RunLease:
     """One run's lease: armed, paused or expired."""
 
     __slots__ = ("_loop", "_on_expiry", "_remaining", "_timer", "kind", "seconds")

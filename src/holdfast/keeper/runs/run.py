@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.keeper.recording.recorder import Recorder, Track
     from holdfast.keeper.runs.feed import Feed
     from holdfast.keeper.runs.kill_chain import KillChain
-    from holdfast.keeper.runs.leases import Lease
+    from holdfast.keeper.runs.leases import RunLease
 
     Origin = Mapping[str, Any]
     """What a run is made from: a request to spawn or adopt it, or its entry in a table."""
@@ -53,7 +53,7 @@ _RUSAGE = (
 )
 
 
-class Run:
+class HeldRun:
     """A process that was started or adopted, until its tree is empty."""
 
     __slots__ = (
@@ -116,7 +116,7 @@ class Run:
         self.track: Track | None = None
         self.sources: list[Source] = []
         self.feed: Feed | None = None
-        self.lease: Lease | None = None
+        self.lease: RunLease | None = None
         self.kill_chain: KillChain | None = None
         self.died: tuple[float, float] | None = None
         """When it died, monotonic and wall time, if that was noticed before its status."""

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from holdfast.keeper.protocol.messages import RunRecord
+    from holdfast.keeper.protocol.messages import PredecessorRun
     from holdfast.keeper.runs.launch import Launch
-    from holdfast.keeper.runs.run import Origin, Run
+    from holdfast.keeper.runs.run import HeldRun, Origin
     from holdfast.system.processes import Process
 
     Facts = dict[str, Any]
@@ -48,7 +48,7 @@ class RunRecords:
     def __init__(
         self,
         path: str,
-        runs: Mapping[str, Run],
+        runs: Mapping[str, HeldRun],
         *,
         is_inherited: bool = False,
         on_refused: Callable[[], None] | None = None,
@@ -60,7 +60,7 @@ class RunRecords:
         self._on_refused = on_refused
         self._boot_id = processes.boot_id()
         self._namespace = _pid_namespace()
-        self._earlier: dict[str, RunRecord] = {}
+        self._earlier: dict[str, PredecessorRun] = {}
         self._unfinished: dict[str, Facts] = {}
         self._size = 0
         self._compacted_size = 0
@@ -88,7 +88,7 @@ class RunRecords:
             }
         )
 
-    def began(self, run: Run) -> None:
+    def began(self, run: HeldRun) -> None:
         """The process has a pid. This also settles unfinished starts of the same service."""
         settled = [run_id for run_id, begun in self._unfinished.items() if _is_of(begun, run)]
         for run_id in settled:
@@ -122,7 +122,7 @@ class RunRecords:
 
     # Runs that an earlier keeper left.
 
-    def survivors(self) -> list[RunRecord]:
+    def survivors(self) -> list[PredecessorRun]:
         """Recorded runs that are not in the table, and whose process is alive."""
         return [facts for facts in self._left() if _is_alive(facts)]
 
@@ -139,7 +139,7 @@ class RunRecords:
         """The runs of a predecessor are in the table now."""
         self._earlier = {record["run_id"]: record for record in self._left()}
 
-    def ended(self) -> list[RunRecord]:
+    def ended(self) -> list[PredecessorRun]:
         """Recorded runs that are not in the table, and whose process has ended."""
         return [facts for facts in self._left() if not _is_alive(facts)]
 
@@ -149,7 +149,7 @@ class RunRecords:
         if found != (None, None):
             self.over(run_id)
 
-    def _left(self) -> list[RunRecord]:
+    def _left(self) -> list[PredecessorRun]:
         return [
             facts
             for run_id, facts in self._earlier.items()
@@ -158,7 +158,7 @@ class RunRecords:
 
     # The file.
 
-    def _record(self, run: Run) -> RunRecord:
+    def _record(self, run: HeldRun) -> PredecessorRun:
         return {
             "run_id": run.run_id,
             "service": run.service,
@@ -260,11 +260,11 @@ def _sound(facts: Any, kinds: Kinds) -> Any:
     return facts if is_sound else None
 
 
-def _is_of(begun: Facts, run: Run) -> bool:
+def _is_of(begun: Facts, run: HeldRun) -> bool:
     return bool(run.run_id == begun["run_id"] or run.service == begun["service"])
 
 
-def _is_alive(facts: RunRecord) -> bool:
+def _is_alive(facts: PredecessorRun) -> bool:
     found = processes.process(facts["pid"])
     return found is not None and found.is_alive and found.start_time == str(facts["start_time"])
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from holdfast.vocabulary.alerts import SEVERITIES, Alert, AlertCause, Severity
-from holdfast.vocabulary.events import Event, Kind
+from holdfast.vocabulary.events import Event, EventKind
 from holdfast.vocabulary.states import State
 
 Key = tuple[str | None, str, str]
@@ -37,7 +37,7 @@ _UNWELL = ("unhealthy", "failing", "failed")
 _LIMITS = ("memory", "cpu", "processes", "limit", "resources", "resource_exceeded")
 
 
-class Change(NamedTuple):
+class AlertChange(NamedTuple):
     """What an event does to one alert. `told` is raised and over at once."""
 
     what: Literal["raised", "repeated", "cleared", "told"]
@@ -48,7 +48,7 @@ def key_of(alert: Alert) -> Key:
     return (alert.service, alert.cause, alert.subject)
 
 
-def applied(alerts: Open, changes: Iterable[Change]) -> dict[Key, Alert]:
+def applied(alerts: Open, changes: Iterable[AlertChange]) -> dict[Key, Alert]:
     """Return the alerts that are open after these changes."""
     result = dict(alerts)
     for what, alert in changes:
@@ -59,7 +59,7 @@ def applied(alerts: Open, changes: Iterable[Change]) -> dict[Key, Alert]:
     return result
 
 
-def fold(alerts: Open, event: Event) -> list[Change]:
+def fold(alerts: Open, event: Event) -> list[AlertChange]:
     """Return what this event changes about the open alerts."""
     rule = _RULES.get(event.kind)
     if rule is None:
@@ -71,7 +71,7 @@ def fold(alerts: Open, event: Event) -> list[Change]:
 # Runs
 
 
-def _on_transition(alerts: Open, event: Event) -> list[Change]:
+def _on_transition(alerts: Open, event: Event) -> list[AlertChange]:
     data = event.data
     to = word(data.get("to"))
     if not alerts and to != _FAILED:
@@ -95,7 +95,7 @@ def _on_transition(alerts: Open, event: Event) -> list[Change]:
             return []
 
 
-def _on_failure(alerts: Open, event: Event) -> list[Change]:
+def _on_failure(alerts: Open, event: Event) -> list[AlertChange]:
     known = alerts.get((event.service, _C.START_FAILURE.value, ""))
     if known is not None and event.run_id is not None and known.run_id == event.run_id:
         return []
@@ -105,7 +105,7 @@ def _on_failure(alerts: Open, event: Event) -> list[Change]:
     return raise_(alerts, event, _C.CRASH, "warning", f"{event.service} crashed: {reason}")
 
 
-def _on_started(alerts: Open, event: Event) -> list[Change]:
+def _on_started(alerts: Open, event: Event) -> list[AlertChange]:
     causes = (_C.HEALTH_CHECK, _C.UNREADY)
     changes = clear_causes(alerts, event, "another run began", causes)
     if not event.data.get("restarted", True):
@@ -113,7 +113,7 @@ def _on_started(alerts: Open, event: Event) -> list[Change]:
     return changes
 
 
-def _on_overlap(alerts: Open, event: Event) -> list[Change]:
+def _on_overlap(alerts: Open, event: Event) -> list[AlertChange]:
     """Clear what was wrong with a candidate when it is gone: the other run goes on."""
     if event.data.get("step") != "failed":
         return []
@@ -123,30 +123,30 @@ def _on_overlap(alerts: Open, event: Event) -> list[Change]:
     )
 
 
-def _on_stable(alerts: Open, event: Event) -> list[Change]:
+def _on_stable(alerts: Open, event: Event) -> list[AlertChange]:
     causes = OF_AN_END | OF_A_START | {_C.LIMIT}
     return clear_causes(alerts, event, "it has been running stably since", causes)
 
 
-def _on_requested(alerts: Open, event: Event) -> list[Change]:
+def _on_requested(alerts: Open, event: Event) -> list[AlertChange]:
     if event.data.get("request") != "stop":
         return []
     return clear_causes(alerts, event, "it was stopped by request", OF_A_RUN)
 
 
-def _on_start_failed(alerts: Open, event: Event) -> list[Change]:
+def _on_start_failed(alerts: Open, event: Event) -> list[AlertChange]:
     reason = word(event.data.get("reason")) or "no reason is known"
     words = f"{event.service} failed to start: {reason}"
     return raise_(alerts, event, _C.START_FAILURE, "warning", words)
 
 
-def _on_suppressed(alerts: Open, event: Event) -> list[Change]:
+def _on_suppressed(alerts: Open, event: Event) -> list[AlertChange]:
     reason = word(event.data.get("reason")) or "it failed too often in a row"
     words = f"{event.service} is not started again: {reason}"
     return raise_(alerts, event, _C.SUPPRESSED, "critical", words)
 
 
-def _on_condemned(alerts: Open, event: Event) -> list[Change]:
+def _on_condemned(alerts: Open, event: Event) -> list[AlertChange]:
     """A run is ended as a failure: raise an alert unless its monitor raises its own."""
     cause = word(event.data.get("cause")).lower()
     reason = word(event.data.get("reason")) or cause or "no reason is known"
@@ -167,7 +167,7 @@ def _on_condemned(alerts: Open, event: Event) -> list[Change]:
     return raise_(alerts, event, _C.OTHER, "warning", words, subject=cause)
 
 
-def _on_recovery(alerts: Open, event: Event) -> list[Change]:
+def _on_recovery(alerts: Open, event: Event) -> list[AlertChange]:
     """A service that is stopped because of trouble should not stay down: somebody has to look."""
     cause = word(event.data.get("cause"))
     reason = word(event.data.get("reason")) or cause or "why is unknown"
@@ -179,12 +179,12 @@ def _on_recovery(alerts: Open, event: Event) -> list[Change]:
     return raise_(alerts, event, _C.SUPPRESSED, "critical", words)
 
 
-def _on_changed(alerts: Open, event: Event) -> list[Change]:
+def _on_changed(alerts: Open, event: Event) -> list[AlertChange]:
     causes = (_C.HEALTH_CHECK, _C.WATCH)
     return clear_causes(alerts, event, "its declaration changed", causes)
 
 
-def _on_removed(alerts: Open, event: Event) -> list[Change]:
+def _on_removed(alerts: Open, event: Event) -> list[AlertChange]:
     because = "the service was removed"
     return clear(alerts, event, because, lambda alert: alert.service == event.service)
 
@@ -192,7 +192,7 @@ def _on_removed(alerts: Open, event: Event) -> list[Change]:
 # Health
 
 
-def _on_health_failed(alerts: Open, event: Event) -> list[Change]:
+def _on_health_failed(alerts: Open, event: Event) -> list[AlertChange]:
     probe = _probe(event)
     if set(probe.split("+")) <= {"startup", "readiness"}:
         return []  # before a service is ready this is normal; afterwards it is reported
@@ -202,7 +202,7 @@ def _on_health_failed(alerts: Open, event: Event) -> list[Change]:
     return raise_(alerts, event, _C.HEALTH_CHECK, "info", words, subject=probe, times=times)
 
 
-def _on_health_passed(alerts: Open, event: Event) -> list[Change]:
+def _on_health_passed(alerts: Open, event: Event) -> list[AlertChange]:
     probe = _probe(event)
     return clear(
         alerts,
@@ -222,7 +222,7 @@ def _untold(event: Event) -> int:
     return untold if isinstance(untold, int) else 0
 
 
-def _on_health_changed(alerts: Open, event: Event) -> list[Change]:
+def _on_health_changed(alerts: Open, event: Event) -> list[AlertChange]:
     data = event.data
     if data.get("what") == "readiness" and data.get("to") == "not ready":
         lost = " any more" if data.get("from") == "ready" else ""
@@ -242,7 +242,7 @@ def _on_health_changed(alerts: Open, event: Event) -> list[Change]:
     return []
 
 
-def _on_ready(alerts: Open, event: Event) -> list[Change]:
+def _on_ready(alerts: Open, event: Event) -> list[AlertChange]:
     return clear_causes(alerts, event, "it is ready", (_C.UNREADY,))
 
 
@@ -253,7 +253,7 @@ def _probe(event: Event) -> str:
 # Limits, output, files, workflows, Holdfast itself
 
 
-def _on_limit(alerts: Open, event: Event) -> list[Change]:
+def _on_limit(alerts: Open, event: Event) -> list[AlertChange]:
     data = event.data
     limit = word(data.get("limit") or data.get("what") or data.get("resource"))
     reason = word(data.get("reason") or data.get("message"))
@@ -268,7 +268,7 @@ def _on_limit(alerts: Open, event: Event) -> list[Change]:
     return raise_(alerts, event, _C.LIMIT, "warning", words, subject=limit)
 
 
-def _on_limit_cleared(alerts: Open, event: Event) -> list[Change]:
+def _on_limit_cleared(alerts: Open, event: Event) -> list[AlertChange]:
     data = event.data
     limit = word(data.get("limit") or data.get("what") or data.get("resource"))
     return clear(
@@ -282,27 +282,27 @@ def _on_limit_cleared(alerts: Open, event: Event) -> list[Change]:
     )
 
 
-def _on_gap(alerts: Open, event: Event) -> list[Change]:
+def _on_gap(alerts: Open, event: Event) -> list[AlertChange]:
     why = word(event.data.get("why")) or "the disk may be full"
     words = f"{event.service}: output is not recorded: {why}"
     return raise_(alerts, event, _C.OUTPUT_GAP, "critical", words)
 
 
-def _on_gap_over(alerts: Open, event: Event) -> list[Change]:
+def _on_gap_over(alerts: Open, event: Event) -> list[AlertChange]:
     return clear_causes(alerts, event, "output is recorded again", (_C.OUTPUT_GAP,))
 
 
-def _on_watch_failed(alerts: Open, event: Event) -> list[Change]:
+def _on_watch_failed(alerts: Open, event: Event) -> list[AlertChange]:
     reason = word(event.data.get("reason") or event.data.get("why")) or "the host refuses"
     words = f"{event.service or 'Holdfast'}: files cannot be watched: {reason}"
     return raise_(alerts, event, _C.WATCH, "warning", words)
 
 
-def _on_watch_again(alerts: Open, event: Event) -> list[Change]:
+def _on_watch_again(alerts: Open, event: Event) -> list[AlertChange]:
     return clear_causes(alerts, event, "files are watched again", (_C.WATCH,))
 
 
-def _on_workflow(alerts: Open, event: Event) -> list[Change]:
+def _on_workflow(alerts: Open, event: Event) -> list[AlertChange]:
     data = event.data
     name = word(data.get("workflow") or data.get("name"))
     outcome = word(data.get("outcome")).lower()
@@ -319,28 +319,28 @@ def _on_workflow(alerts: Open, event: Event) -> list[Change]:
     return raise_(alerts, event, _C.WORKFLOW, "warning", words, subject=name)
 
 
-def _on_door_failed(alerts: Open, event: Event) -> list[Change]:
+def _on_door_failed(alerts: Open, event: Event) -> list[AlertChange]:
     door = word(event.data.get("door"))
     reason = word(event.data.get("reason") or event.data.get("why")) or "why is unknown"
     words = f"the door {door} cannot be opened: {reason}"
     return raise_(alerts, event, _C.DOOR, "warning", words, subject=door)
 
 
-def _on_door_opened(alerts: Open, event: Event) -> list[Change]:
+def _on_door_opened(alerts: Open, event: Event) -> list[AlertChange]:
     key, door = _C.DOOR.value, word(event.data.get("door"))
     return clear(
         alerts, event, "it is open", lambda alert: (alert.cause, alert.subject) == (key, door)
     )
 
 
-def _on_undelivered(alerts: Open, event: Event) -> list[Change]:
+def _on_undelivered(alerts: Open, event: Event) -> list[AlertChange]:
     target = word(event.data.get("target"))
     reason = word(event.data.get("reason")) or "no reason is known"
     words = f"alerts do not reach {target}: {reason}"
     return raise_(alerts, event, _C.DELIVERY, "warning", words, subject=target)
 
 
-def _on_delivered(alerts: Open, event: Event) -> list[Change]:
+def _on_delivered(alerts: Open, event: Event) -> list[AlertChange]:
     key, target = _C.DELIVERY.value, word(event.data.get("target"))
     because = word(event.data.get("reason")) or "alerts reach it again"
     return clear(
@@ -348,29 +348,29 @@ def _on_delivered(alerts: Open, event: Event) -> list[Change]:
     )
 
 
-def _on_keeper_replaced(alerts: Open, event: Event) -> list[Change]:
+def _on_keeper_replaced(alerts: Open, event: Event) -> list[AlertChange]:
     words = "the keeper died and was replaced; services went on, some exit codes may be unknown"
     return raise_(alerts, event, _C.KEEPER, "info", words, told=True)
 
 
-def _on_history_lost(alerts: Open, event: Event) -> list[Change]:
-    if event.kind == Kind.EVENTS_DROPPED.value and not event.data.get("lost"):
+def _on_history_lost(alerts: Open, event: Event) -> list[AlertChange]:
+    if event.kind == EventKind.EVENTS_DROPPED.value and not event.data.get("lost"):
         return []  # too old to keep: that is normal
     words = "a part of the history was lost: "
-    if event.kind == Kind.DATABASE_REPLACED.value and not event.data.get("moved_to"):
+    if event.kind == EventKind.DATABASE_REPLACED.value and not event.data.get("moved_to"):
         words += "its file was deleted or exchanged, and was begun anew"
-    elif event.kind == Kind.DATABASE_REPLACED.value:
+    elif event.kind == EventKind.DATABASE_REPLACED.value:
         words += "its file was unreadable and was moved aside"
     else:
         words += f"{event.data['lost']} entries could not be written"
     return raise_(alerts, event, _C.HISTORY, "warning", words, told=True)
 
 
-def _on_holdfast_started(alerts: Open, event: Event) -> list[Change]:
+def _on_holdfast_started(alerts: Open, event: Event) -> list[AlertChange]:
     return clear(alerts, event, "Holdfast was started anew", lambda alert: True)
 
 
-def _too_many(alerts: Open, changes: list[Change], event: Event) -> list[Change]:
+def _too_many(alerts: Open, changes: list[AlertChange], event: Event) -> list[AlertChange]:
     if len(alerts) < MOST_OPEN or not any(change.what == "raised" for change in changes):
         return []
     after = applied(alerts, changes)
@@ -395,7 +395,7 @@ def raise_(
     told: bool = False,
     counts: bool = True,
     times: int = 1,
-) -> list[Change]:
+) -> list[AlertChange]:
     known = alerts.get((event.service, cause.value, subject))
     if known is None:
         alert = Alert(
@@ -411,7 +411,7 @@ def raise_(
             count=times,
             cleared_at=event.time if told else None,
         )
-        return [Change("told" if told else "raised", alert)]
+        return [AlertChange("told" if told else "raised", alert)]
     again = msgspec.structs.replace(
         known,
         message=message,
@@ -419,7 +419,7 @@ def raise_(
         count=known.count + times if counts else known.count,
         run_id=event.run_id or known.run_id,
     )
-    return [Change("repeated", again)] if again != known else []
+    return [AlertChange("repeated", again)] if again != known else []
 
 
 def clear(
@@ -429,10 +429,10 @@ def clear(
     is_meant: Callable[[Alert], bool],
     *,
     times: int = 0,
-) -> list[Change]:
+) -> list[AlertChange]:
     """Clear alerts; `times` adds the repetitions until now."""
     return [
-        Change(
+        AlertChange(
             "cleared",
             msgspec.structs.replace(
                 alert,
@@ -448,7 +448,7 @@ def clear(
 
 def clear_causes(
     alerts: Open, event: Event, because: str, causes: Iterable[AlertCause]
-) -> list[Change]:
+) -> list[AlertChange]:
     if not alerts:
         return []
     names = {cause.value for cause in causes}
@@ -465,35 +465,35 @@ def word(value: Any) -> str:
     return "" if value is None or isinstance(value, bool) else str(value)
 
 
-_RULES: dict[str, Callable[[Open, Event], list[Change]]] = {
-    Kind.TRANSITION.value: _on_transition,
-    Kind.PROCESS_STARTED.value: _on_started,
-    Kind.OVERLAP.value: _on_overlap,
-    Kind.STABLE.value: _on_stable,
-    Kind.REQUESTED.value: _on_requested,
-    Kind.START_FAILED.value: _on_start_failed,
-    Kind.SUPPRESSED.value: _on_suppressed,
-    Kind.CONDEMNED.value: _on_condemned,
-    Kind.SERVICE_REMOVED.value: _on_removed,
-    Kind.HEALTH_FAILED.value: _on_health_failed,
-    Kind.HEALTH_PASSED.value: _on_health_passed,
-    Kind.HEALTH_CHANGED.value: _on_health_changed,
-    Kind.SERVICE_READY.value: _on_ready,
-    Kind.SERVICE_CHANGED.value: _on_changed,
-    Kind.RECOVERY.value: _on_recovery,
-    Kind.LIMIT_REACHED.value: _on_limit,
-    Kind.LIMIT_CLEARED.value: _on_limit_cleared,
-    Kind.OUTPUT_GAP.value: _on_gap,
-    Kind.OUTPUT_RESUMED.value: _on_gap_over,
-    Kind.WATCH_FAILED.value: _on_watch_failed,
-    Kind.WATCH_CHANGED.value: _on_watch_again,
-    Kind.WORKFLOW_FINISHED.value: _on_workflow,
-    Kind.DOOR_FAILED.value: _on_door_failed,
-    Kind.DOOR_OPENED.value: _on_door_opened,
-    Kind.ALERT_UNDELIVERED.value: _on_undelivered,
-    Kind.ALERT_DELIVERED.value: _on_delivered,
-    Kind.KEEPER_REPLACED.value: _on_keeper_replaced,
-    Kind.EVENTS_DROPPED.value: _on_history_lost,
-    Kind.DATABASE_REPLACED.value: _on_history_lost,
-    Kind.HOLDFAST_STARTED.value: _on_holdfast_started,
+_RULES: dict[str, Callable[[Open, Event], list[AlertChange]]] = {
+    EventKind.TRANSITION.value: _on_transition,
+    EventKind.PROCESS_STARTED.value: _on_started,
+    EventKind.OVERLAP.value: _on_overlap,
+    EventKind.STABLE.value: _on_stable,
+    EventKind.REQUESTED.value: _on_requested,
+    EventKind.START_FAILED.value: _on_start_failed,
+    EventKind.SUPPRESSED.value: _on_suppressed,
+    EventKind.CONDEMNED.value: _on_condemned,
+    EventKind.SERVICE_REMOVED.value: _on_removed,
+    EventKind.HEALTH_FAILED.value: _on_health_failed,
+    EventKind.HEALTH_PASSED.value: _on_health_passed,
+    EventKind.HEALTH_CHANGED.value: _on_health_changed,
+    EventKind.SERVICE_READY.value: _on_ready,
+    EventKind.SERVICE_CHANGED.value: _on_changed,
+    EventKind.RECOVERY.value: _on_recovery,
+    EventKind.LIMIT_REACHED.value: _on_limit,
+    EventKind.LIMIT_CLEARED.value: _on_limit_cleared,
+    EventKind.OUTPUT_GAP.value: _on_gap,
+    EventKind.OUTPUT_RESUMED.value: _on_gap_over,
+    EventKind.WATCH_FAILED.value: _on_watch_failed,
+    EventKind.WATCH_CHANGED.value: _on_watch_again,
+    EventKind.WORKFLOW_FINISHED.value: _on_workflow,
+    EventKind.DOOR_FAILED.value: _on_door_failed,
+    EventKind.DOOR_OPENED.value: _on_door_opened,
+    EventKind.ALERT_UNDELIVERED.value: _on_undelivered,
+    EventKind.ALERT_DELIVERED.value: _on_delivered,
+    EventKind.KEEPER_REPLACED.value: _on_keeper_replaced,
+    EventKind.EVENTS_DROPPED.value: _on_history_lost,
+    EventKind.DATABASE_REPLACED.value: _on_history_lost,
+    EventKind.HOLDFAST_STARTED.value: _on_holdfast_started,
 }

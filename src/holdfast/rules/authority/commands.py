@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from holdfast.rules.authority.permissions import ALLOWED_BY_SETTINGS, Verdict
+from holdfast.rules.authority.permissions import ALLOWED_BY_SETTINGS, PermissionVerdict
 from holdfast.rules.workflows import argv_of, kind_of, unknown_name
 from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.actors import Actor, Role
@@ -38,7 +38,7 @@ _WRAPPERS = frozenset({
 _BY_PROGRAM = {program: kind for kind, program in TOOLS.items()}
 
 
-def permit_commands(actor: Actor, command: Command, settings: Settings) -> Verdict:
+def permit_commands(actor: Actor, command: Command, settings: Settings) -> PermissionVerdict:
     """Return whether an actor may run the commands that this command carries."""
     asked: list[CustomCommand] = []
     match command:
@@ -48,7 +48,9 @@ def permit_commands(actor: Actor, command: Command, settings: Settings) -> Verdi
             asked = [command.asked]
             is_brought = command.environment is not None or command.working_dir is not None
             if is_brought and actor.role is not Role.OWNER:
-                return Verdict(False, "only the owner at the local socket brings an environment")
+                return PermissionVerdict(
+                    False, "only the owner at the local socket brings an environment"
+                )
         case Run():
             return permit_run(actor, command, settings)
         case RunWorkflow():
@@ -62,7 +64,7 @@ def permit_commands(actor: Actor, command: Command, settings: Settings) -> Verdi
     return ALLOWED_BY_SETTINGS
 
 
-def permit_command(actor: Actor, command: CustomCommand, settings: Settings) -> Verdict:
+def permit_command(actor: Actor, command: CustomCommand, settings: Settings) -> PermissionVerdict:
     """Return whether an actor may run this command."""
     if command.is_safe is False:
         return _no(command, "it says of itself that it is not safe (is_safe: false)")
@@ -81,61 +83,65 @@ def permit_command(actor: Actor, command: CustomCommand, settings: Settings) -> 
     return _permit_words(actor, command, argv, settings)
 
 
-def permit_run(actor: Actor, command: Run, settings: Settings) -> Verdict:
+def permit_run(actor: Actor, command: Run, settings: Settings) -> PermissionVerdict:
     """Return whether an actor may have this program supervised."""
     if actor.door is Door.CLI:
         return ALLOWED_BY_SETTINGS
     mcp = settings.mcp
     if not mcp.run:
-        return Verdict(False, "running programs is off; `mcp: {run: true}` allows it")
+        return PermissionVerdict(False, "running programs is off; `mcp: {run: true}` allows it")
     if settings.is_production:
-        return Verdict(False, "in production only commands of the configuration are run")
+        return PermissionVerdict(False, "in production only commands of the configuration are run")
     folder = os.path.normpath(command.working_dir or ".")
     if os.path.isabs(folder) or folder.split(os.sep)[0] == os.pardir:
-        return Verdict(False, f'"{command.working_dir}" is not below the project')
+        return PermissionVerdict(False, f'"{command.working_dir}" is not below the project')
     if mcp.programs is None or not command.argv:
         return ALLOWED_BY_SETTINGS
     if not any(tuple(command.argv[: len(words)]) == words for words in mcp.programs):
         program = redact(command.argv[0])[:60]
         allowed = ", ".join(" ".join(words) for words in mcp.programs) or "nothing"
-        return Verdict(False, f'"{program}": `mcp: {{run: …}}` allows only {allowed}')
+        return PermissionVerdict(False, f'"{program}": `mcp: {{run: …}}` allows only {allowed}')
     if command.environment:
         # Another PATH or a preloaded library would make the allowed words run something else.
-        return Verdict(False, "where programs are listed, the caller gives no environment")
+        return PermissionVerdict(
+            False, "where programs are listed, the caller gives no environment"
+        )
     if "/" in command.argv[0] and folder != "." and not os.path.isabs(command.argv[0]):
-        return Verdict(False, f'"{command.argv[0]}" is another program in another folder')
+        return PermissionVerdict(False, f'"{command.argv[0]}" is another program in another folder')
     return ALLOWED_BY_SETTINGS
 
 
-def permit_named(name: str, settings: Settings) -> Verdict:
+def permit_named(name: str, settings: Settings) -> PermissionVerdict:
     """Return whether a command of the configuration may be run, by anybody."""
     spec = settings.commands.get(name)
     if spec is None:
-        return Verdict(False, unknown_name(name, settings))
+        return PermissionVerdict(False, unknown_name(name, settings))
     if not spec.is_safe:
         why = f'"{name}" is not safe, the configuration says'
-        return Verdict(False, f"{why}; `commands: {{{name}: {{is_safe: true}}}}` allows it")
+        return PermissionVerdict(
+            False, f"{why}; `commands: {{{name}: {{is_safe: true}}}}` allows it"
+        )
     if settings.is_production and not spec.allowed_in_production:
         setting = f"`commands: {{{name}: {{allowed_in_production: true}}}}`"
-        return Verdict(False, f'"{name}" is not for production; {setting} allows it')
+        return PermissionVerdict(False, f'"{name}" is not for production; {setting} allows it')
     return ALLOWED_BY_SETTINGS
 
 
-def _permit_named(command: CustomCommand, settings: Settings) -> Verdict:
+def _permit_named(command: CustomCommand, settings: Settings) -> PermissionVerdict:
     if command.args or command.env or command.working_dir:
         why = "a command of the configuration takes no args, env or working_dir of the caller"
         return _no(command, why, "give another `command_type`, or write them into `commands:`")
     return permit_named(command.command, settings)
 
 
-def _permit_workflow(name: str, settings: Settings) -> Verdict:
+def _permit_workflow(name: str, settings: Settings) -> PermissionVerdict:
     spec = settings.workflows.get(name)
     if spec is None:
         # There is nothing to allow; the handler says that it does not exist.
         return ALLOWED_BY_SETTINGS
     if settings.is_production and not spec.allowed_in_production:
         setting = f"`workflows: {{{name}: {{allowed_in_production: true}}}}`"
-        return Verdict(False, f'"{name}" is not for production; {setting} allows it')
+        return PermissionVerdict(False, f'"{name}" is not for production; {setting} allows it')
     for step in spec.steps:
         if step.command is not None:
             verdict = permit_named(step.command, settings)
@@ -146,7 +152,7 @@ def _permit_workflow(name: str, settings: Settings) -> Verdict:
 
 def _permit_words(
     actor: Actor, command: CustomCommand, argv: tuple[str, ...], settings: Settings
-) -> Verdict:
+) -> PermissionVerdict:
     """Return whether words that are not of the configuration may be executed."""
     policy, kind = settings.command_policy, _kind_of_words(argv)
     allowed = policy.allowed_types
@@ -187,6 +193,6 @@ def _types_setting(kind: str) -> str:
     return f"`commands: {{allowed_types: [{kind}]}}`"
 
 
-def _no(command: CustomCommand, why: str, setting: str = "") -> Verdict:
+def _no(command: CustomCommand, why: str, setting: str = "") -> PermissionVerdict:
     text = redact(command.command)[:60]
-    return Verdict(False, f'"{text}": {why}' + (f"; {setting}" if setting else ""))
+    return PermissionVerdict(False, f'"{text}": {why}' + (f"; {setting}" if setting else ""))

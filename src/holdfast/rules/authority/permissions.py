@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from holdfast.rules.authority import policies
 from holdfast.rules.authority.path_scopes import PathTarget, is_covered, shown
-from holdfast.rules.authority.policies import Local, Request
+from holdfast.rules.authority.policies import Local, PolicyRequest
 from holdfast.vocabulary.actors import Actor, Role, Target
 from holdfast.vocabulary.command import Command, Door, Effect, Permission
 from holdfast.vocabulary.specs.policies import PolicySpec
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class PermissionVerdict(msgspec.Struct, frozen=True):
     """Yes or no, and why."""
 
     is_allowed: bool
@@ -33,7 +33,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """Allowed, but only after an approval, as this policy says."""
 
 
-ALLOWED_BY_SETTINGS = Verdict(True, "the settings allow it")
+ALLOWED_BY_SETTINGS = PermissionVerdict(True, "the settings allow it")
 
 
 def _no_clock(zone: str | None) -> datetime:
@@ -100,7 +100,7 @@ def permit(
     allowed: Sequence[str] | None = None,
     circumstances: Circumstances = CALM,
     files: Sequence[PathTarget] = (),
-) -> Verdict:
+) -> PermissionVerdict:
     """Return whether this actor may give this command now: by its rights, in a lockdown, and by the
     policies, in this order. Each can only refuse what the one before allows.
     """
@@ -111,31 +111,31 @@ def permit(
         verdict = _in_lockdown(actor, command, verdict, circumstances.lockdown)
     if not verdict.is_allowed or not circumstances.policies:
         return verdict
-    request = Request(actor, command, circumstances.touched, circumstances.paths)
+    request = PolicyRequest(actor, command, circumstances.touched, circumstances.paths)
     policy = policies.decide(circumstances.policies, request, circumstances.local)
     if policy is None or policy.effect == "allow":
         return verdict
     if policy.effect == "deny":
-        return Verdict(False, policies.says(policy), "policy", "ask an admin")
+        return PermissionVerdict(False, policies.says(policy), "policy", "ask an admin")
     if circumstances.is_approved:
         return replace(verdict, reason=policies.says(policy))
     return replace(verdict, reason=policies.says(policy), confirm=policy)
 
 
 def _in_lockdown(
-    actor: Actor, command: Command | type[Command], verdict: Verdict, reason: str
-) -> Verdict:
+    actor: Actor, command: Command | type[Command], verdict: PermissionVerdict, reason: str
+) -> PermissionVerdict:
     """In a lockdown people may read; changes need an admin, and only those that stop something.
 
     Logging in and out stays possible, to see what is going on.
     """
     hint = "`holdfast unlock` ends it; it takes an admin"
     if actor.role is Role.AGENT and actor.door is not Door.GATE:
-        return Verdict(False, f"a lockdown is in force: {reason}", "lockdown", hint)
+        return PermissionVerdict(False, f"a lockdown is in force: {reason}", "lockdown", hint)
     is_admin = Permission.ADMINISTER in GRANTED[actor.role]
     if command.effect is Effect.READS or (command.in_lockdown and (is_admin or command.greets)):
         return verdict
-    return Verdict(False, f"a lockdown is in force: {reason}", "lockdown", hint)
+    return PermissionVerdict(False, f"a lockdown is in force: {reason}", "lockdown", hint)
 
 
 def _by_rights(
@@ -144,35 +144,41 @@ def _by_rights(
     targets: Sequence[Target],
     allowed: Sequence[str] | None,
     files: Sequence[PathTarget] = (),
-) -> Verdict:
+) -> PermissionVerdict:
     """Return whether this actor may give this command, which is about these services and files.
 
     `allowed` are the only commands that network doors accept, if the configuration says so.
     """
     if actor.door not in command.doors:
         why = f"it is not offered at the {actor.door.value} door"
-        return Verdict(False, why, "door", "ask through another")
+        return PermissionVerdict(False, why, "door", "ask through another")
     if actor.behind is not None:
         opener = _by_rights(actor.behind, command, targets, allowed, files)
         if not opener.is_allowed:
-            return Verdict(False, f"who opened its session may not: {opener.reason}")
+            return PermissionVerdict(False, f"who opened its session may not: {opener.reason}")
     if command.always_answered and _is_own(command) and _needed(command) in GRANTED[actor.role]:
-        return Verdict(True, "everybody who is known may ask this about their own stay")
+        return PermissionVerdict(True, "everybody who is known may ask this about their own stay")
     if allowed is not None and actor.door not in _OURS and command.name not in allowed:
         why = f"allowed_commands are {_listed(allowed)}"
-        return Verdict(False, why, "allowlist", "the configuration says so, under security")
+        return PermissionVerdict(
+            False, why, "allowlist", "the configuration says so, under security"
+        )
     if _needed(command) not in GRANTED[actor.role] and not _is_given(actor, command):
-        return Verdict(False, _reason(actor))
+        return PermissionVerdict(False, _reason(actor))
     scopes = actor.scopes
     if scopes.commands is not None and not _is_among(command.name, scopes.commands):
-        return Verdict(False, f"its token is limited to {_listed(scopes.commands)}", "scope")
+        return PermissionVerdict(
+            False, f"its token is limited to {_listed(scopes.commands)}", "scope"
+        )
     if scopes.paths is not None and (command.about_files or files):
         return _by_paths(actor, scopes.paths, files)
     if scopes.services is None and scopes.tags is None:
-        return Verdict(True, _reason(actor))
+        return PermissionVerdict(True, _reason(actor))
     if (command.about_files and scopes.commands is None) or _names_outside(command):
         # Files belong to no service: an actor that was given some services was not given files.
-        return Verdict(False, "its token is limited to some services; `paths` gives files", "scope")
+        return PermissionVerdict(
+            False, "its token is limited to some services; `paths` gives files", "scope"
+        )
     for target in targets:
         by_name = scopes.services is not None and _is_among(target.name, scopes.services)
         by_tag = scopes.tags is not None and any(tag in scopes.tags for tag in target.tags)
@@ -181,22 +187,28 @@ def _by_rights(
             # Not the name itself: an actor must not learn which services a group has if it may not
             # see them.
             asked = target.asked or target.name
-            return Verdict(False, f"its token is limited to {allowed}, not {asked}", "scope")
+            return PermissionVerdict(
+                False, f"its token is limited to {allowed}, not {asked}", "scope"
+            )
     if not targets and _needed(command) is not Permission.VIEW:
         why = "its token is limited to some services, and this is about all"
-        return Verdict(False, why, "scope")
-    return Verdict(True, _reason(actor))
+        return PermissionVerdict(False, why, "scope")
+    return PermissionVerdict(True, _reason(actor))
 
 
-def _by_paths(actor: Actor, patterns: Sequence[str], files: Sequence[PathTarget]) -> Verdict:
+def _by_paths(
+    actor: Actor, patterns: Sequence[str], files: Sequence[PathTarget]
+) -> PermissionVerdict:
     for file in files:
         if not is_covered(file, patterns):
             what = shown(file.absolute if file.relative is None else file.relative or "all files")
             why = f"its token is limited to {_listed(patterns)}, not {what}"
-            return Verdict(False, why, "scope")
+            return PermissionVerdict(False, why, "scope")
     if not files:
-        return Verdict(False, "its token is limited to some paths, and this names none", "scope")
-    return Verdict(True, _reason(actor))
+        return PermissionVerdict(
+            False, "its token is limited to some paths, and this names none", "scope"
+        )
+    return PermissionVerdict(True, _reason(actor))
 
 
 def _reason(actor: Actor) -> str:

@@ -29,7 +29,7 @@ _STRICTNESS = {"deny": 2, "confirm": 1, "allow": 0}
 _RANK = {Role.OPERATOR: 1, Role.ADMIN: 2, Role.OWNER: 3}
 
 
-class Request(msgspec.Struct, frozen=True):
+class PolicyRequest(msgspec.Struct, frozen=True):
     """What a policy looks at."""
 
     actor: Actor
@@ -40,7 +40,9 @@ class Request(msgspec.Struct, frozen=True):
     """The files and folders that it is about."""
 
 
-def decide(policies: Sequence[PolicySpec], request: Request, local: Local) -> PolicySpec | None:
+def decide(
+    policies: Sequence[PolicySpec], request: PolicyRequest, local: Local
+) -> PolicySpec | None:
     """Return the policy that decides; None: none is about this."""
     found = _first(policies, request, local)
     behind = request.actor.behind
@@ -52,7 +54,9 @@ def decide(policies: Sequence[PolicySpec], request: Request, local: Local) -> Po
     return max(found, other, key=lambda policy: _STRICTNESS[policy.effect])
 
 
-def _first(policies: Sequence[PolicySpec], request: Request, local: Local) -> PolicySpec | None:
+def _first(
+    policies: Sequence[PolicySpec], request: PolicyRequest, local: Local
+) -> PolicySpec | None:
     actor, command = request.actor, request.command
     if is_greeting(command) or (actor.role is Role.OWNER and _keeps_owner_in(command)):
         return None
@@ -109,7 +113,7 @@ def _keeps_owner_in(command: Command | type[Command]) -> bool:
     return command.in_lockdown or command.name in NEVER_CONFIRMED
 
 
-def _is_about(policy: PolicySpec, request: Request, local: Local) -> bool:
+def _is_about(policy: PolicySpec, request: PolicyRequest, local: Local) -> bool:
     actor, command = request.actor, request.command
     if policy.effect == "confirm" and not can_wait(command):
         return False
@@ -160,7 +164,7 @@ def _is_about_services(policy: PolicySpec, targets: Sequence[Target]) -> bool:
     return bool(found) and (all(found) if policy.effect == "allow" else any(found))
 
 
-def _is_about_paths(policy: PolicySpec, request: Request) -> bool:
+def _is_about_paths(policy: PolicySpec, request: PolicyRequest) -> bool:
     """A restricting policy is about a request that touches one of its paths; an allowing one only
     about a request that touches no other. A folder stands for everything below it, unless the
     command leaves out what is denied there; an approval is for the request as a whole.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.rules.explain.explanation import duration, listed
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import EventKind
 
 MOST_HAPPENINGS = 10
 
@@ -67,30 +67,32 @@ def _told(text: str, *names: str) -> Any:
 
 
 _HAPPENINGS: dict[str, Any] = {
-    Kind.PROCESS_STARTED.value: _started,
-    Kind.EXIT.value: _exited,
-    Kind.START_FAILED.value: _told("could not be started", "reason"),
-    Kind.RESTART_SCHEDULED.value: _scheduled,
-    Kind.SUPPRESSED.value: _told("was given up", "reason"),
-    Kind.CONDEMNED.value: _told("was ended as a failure", "reason"),
-    Kind.STABLE.value: _told("has run stably; earlier failures are forgotten"),
-    Kind.REQUESTED.value: _requested,
-    Kind.SIGNAL_SENT.value: _told("a user sent a signal", "signal"),
-    Kind.SERVICE_READY.value: _told("became ready"),
-    Kind.HEALTH_CHANGED.value: _health,
-    Kind.HEALTH_FAILED.value: _told("a check failed", "probe", "reason"),
-    Kind.SERVICE_ADDED.value: _told("was declared"),
-    Kind.SERVICE_CHANGED.value: _told("its declaration changed"),
-    Kind.SERVICE_ADOPTED.value: _told("was adopted", "pid"),
-    Kind.OUTPUT_GAP.value: _told("its output could not be recorded", "why"),
-    Kind.OUTPUT_RESUMED.value: _told("its output is recorded again"),
-    Kind.SERVICE_WAITING.value: lambda data: f"waits for {listed(data.get('waiting_for') or ())}",
-    Kind.SERVICE_FOLLOWS.value: _told("was restarted for what it needs", "reason"),
-    Kind.LIMIT_REACHED.value: _told("a limit was reached", "limit", "reason"),
-    Kind.WATCH_CHANGED.value: _told("watched files changed"),
-    Kind.SCHEDULE_STARTED.value: _told("its schedule started it"),
-    Kind.SCHEDULE_SKIPPED.value: _told("its schedule was passed over", "reason", "why"),
-    Kind.RECOVERY.value: _told("something was done about trouble", "cause", "action"),
+    EventKind.PROCESS_STARTED.value: _started,
+    EventKind.EXIT.value: _exited,
+    EventKind.START_FAILED.value: _told("could not be started", "reason"),
+    EventKind.RESTART_SCHEDULED.value: _scheduled,
+    EventKind.SUPPRESSED.value: _told("was given up", "reason"),
+    EventKind.CONDEMNED.value: _told("was ended as a failure", "reason"),
+    EventKind.STABLE.value: _told("has run stably; earlier failures are forgotten"),
+    EventKind.REQUESTED.value: _requested,
+    EventKind.SIGNAL_SENT.value: _told("a user sent a signal", "signal"),
+    EventKind.SERVICE_READY.value: _told("became ready"),
+    EventKind.HEALTH_CHANGED.value: _health,
+    EventKind.HEALTH_FAILED.value: _told("a check failed", "probe", "reason"),
+    EventKind.SERVICE_ADDED.value: _told("was declared"),
+    EventKind.SERVICE_CHANGED.value: _told("its declaration changed"),
+    EventKind.SERVICE_ADOPTED.value: _told("was adopted", "pid"),
+    EventKind.OUTPUT_GAP.value: _told("its output could not be recorded", "why"),
+    EventKind.OUTPUT_RESUMED.value: _told("its output is recorded again"),
+    EventKind.SERVICE_WAITING.value: lambda data: (
+        f"waits for {listed(data.get('waiting_for') or ())}"
+    ),
+    EventKind.SERVICE_FOLLOWS.value: _told("was restarted for what it needs", "reason"),
+    EventKind.LIMIT_REACHED.value: _told("a limit was reached", "limit", "reason"),
+    EventKind.WATCH_CHANGED.value: _told("watched files changed"),
+    EventKind.SCHEDULE_STARTED.value: _told("its schedule started it"),
+    EventKind.SCHEDULE_SKIPPED.value: _told("its schedule was passed over", "reason", "why"),
+    EventKind.RECOVERY.value: _told("something was done about trouble", "cause", "action"),
 }
 DECISIVE = tuple(_HAPPENINGS)
 """Kinds of events that explain a state."""

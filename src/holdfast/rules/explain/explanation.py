@@ -22,7 +22,7 @@ from holdfast.vocabulary.specs.services import UNLIMITED, ServiceSpec
 from holdfast.vocabulary.states import Desired, State
 
 
-class Holder(NamedTuple):
+class PortListener(NamedTuple):
     """The process that listens on a port that a service wants; pid None: unknown or not visible."""
 
     port: int
@@ -31,7 +31,7 @@ class Holder(NamedTuple):
     service: str | None = None
 
 
-class Facts(NamedTuple):
+class Evidence(NamedTuple):
     """What is known of one service."""
 
     spec: ServiceSpec
@@ -65,7 +65,7 @@ class Facts(NamedTuple):
     changed_fields: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     """The last lines of output, oldest first."""
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[PortListener, ...] = ()
     failed_check: str | None = None
     """Why a check of the live run failed last."""
     stopped_because: str | None = None
@@ -87,7 +87,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
 
 
-def is_fine(facts: Facts) -> bool:
+def is_fine(facts: Evidence) -> bool:
     """Return whether nothing needs an explanation."""
     if facts.waiting_for or facts.health == "unhealthy":
         return False
@@ -111,7 +111,7 @@ def is_fine(facts: Facts) -> bool:
 # Why
 
 
-def why(facts: Facts) -> str:
+def why(facts: Evidence) -> str:
     """Return one sentence about the state."""
     since = duration(facts.for_seconds)
     match facts.state:
@@ -144,7 +144,7 @@ def why(facts: Facts) -> str:
             return f"it ended by itself {since} ago, successfully ({_reason(facts)})"
 
 
-def _why_pending(facts: Facts) -> str:
+def _why_pending(facts: Evidence) -> str:
     if facts.waiting_for:
         return f"it is wanted, but waits for {listed(facts.waiting_for)}"
     declared = "it is declared"
@@ -157,7 +157,7 @@ def _why_pending(facts: Facts) -> str:
     return f"{declared}, and nobody has started it yet"
 
 
-def _why_starting(facts: Facts, since: str) -> str:
+def _why_starting(facts: Evidence, since: str) -> str:
     if facts.pid is None:
         return f"it is being started since {since}; its process is not there yet"
     if facts.is_started is False:
@@ -166,7 +166,7 @@ def _why_starting(facts: Facts, since: str) -> str:
     return f"it was started {since} ago and has not stayed up for {stay} yet (start_seconds)"
 
 
-def _why_running(facts: Facts) -> str:
+def _why_running(facts: Evidence) -> str:
     uptime = duration(facts.uptime if facts.uptime is not None else facts.for_seconds)
     words = f"it has been running for {uptime} (run {facts.number}, pid {facts.pid or 'unknown'})"
     missing = facts.failed_check or _unpassed(facts.spec, facts.is_ready)
@@ -208,7 +208,7 @@ def _question(probe: ProbeSpec) -> str:
             return "its own report READY=1"
 
 
-def _why_failed(facts: Facts, since: str) -> str:
+def _why_failed(facts: Evidence, since: str) -> str:
     words = f"it failed {since} ago: {_reason(facts)}"
     if facts.reason and "could not be killed" in facts.reason:
         return f"it could not be stopped {since} ago: {facts.reason}"
@@ -217,7 +217,7 @@ def _why_failed(facts: Facts, since: str) -> str:
     return words
 
 
-def _reason(facts: Facts) -> str:
+def _reason(facts: Evidence) -> str:
     if facts.reason:
         return facts.reason
     if facts.signal is not None:
@@ -228,7 +228,7 @@ def _reason(facts: Facts) -> str:
 # What comes next
 
 
-def next_step(facts: Facts) -> str:
+def next_step(facts: Evidence) -> str:
     """Return what will happen by itself."""
     if facts.is_retiring:
         return "nothing is started any more, because Holdfast is being shut down"
@@ -251,11 +251,11 @@ def next_step(facts: Facts) -> str:
             return _next_of_rest(facts)
 
 
-def _comes_back(facts: Facts) -> bool:
+def _comes_back(facts: Evidence) -> bool:
     return facts.desired is Desired.RUNNING and facts.spec.restart_policy != "never"
 
 
-def _next_start(facts: Facts) -> str:
+def _next_start(facts: Evidence) -> str:
     if facts.next_start_in is None:
         return "it is started again as soon as all its old processes are gone"
     words = f"it is started again in {duration(facts.next_start_in)}"
@@ -268,14 +268,14 @@ def _next_start(facts: Facts) -> str:
     return f"{words}, attempt {facts.failures}" if facts.failures else words
 
 
-def _after_start(facts: Facts) -> str:
+def _after_start(facts: Evidence) -> str:
     if facts.is_started is False:
         return "it counts as running when its startup check succeeds"
     left = max(0.0, facts.spec.start_seconds - (facts.uptime or 0.0))
     return f"it counts as running if it stays up for {duration(left)} more"
 
 
-def _next_of_running(facts: Facts) -> str:
+def _next_of_running(facts: Evidence) -> str:
     policy = facts.spec.restart_policy
     match policy:
         case "never":
@@ -292,7 +292,7 @@ def _next_of_running(facts: Facts) -> str:
     return words
 
 
-def _patience(facts: Facts) -> str | None:
+def _patience(facts: Evidence) -> str | None:
     """Return why an unhealthy run is left alone, if that is declared."""
     action = action_for(facts.spec, "unhealthy").action
     if action != "restart":
@@ -301,7 +301,7 @@ def _patience(facts: Facts) -> str | None:
     return "action: report" if any(probe.action == "report" for probe in liveness) else None
 
 
-def _next_of_rest(facts: Facts) -> str:
+def _next_of_rest(facts: Evidence) -> str:
     """Return what happens next with a service without a process."""
     if facts.next_scheduled_in is not None:
         return f"its schedule starts it in {duration(facts.next_scheduled_in)}"
@@ -337,7 +337,7 @@ def _failures(count: int) -> str:
 # Hints
 
 
-def hints(facts: Facts) -> list[str]:
+def hints(facts: Evidence) -> list[str]:
     """Return what to look at, the most telling first."""
     found = [_holder_words(holder) for holder in facts.holders]
     has_failed = facts.state in (State.FAILED, State.BACKOFF) or facts.failures > 0
@@ -360,7 +360,7 @@ def hints(facts: Facts) -> list[str]:
     return list(dict.fromkeys(hint for hint in found if hint))
 
 
-def _holder_words(holder: Holder) -> str:
+def _holder_words(holder: PortListener) -> str:
     if holder.pid is None:
         return f"the port {holder.port} is called taken, but no process that we may see holds it"
     whose = f", of the service {holder.service}" if holder.service else ""

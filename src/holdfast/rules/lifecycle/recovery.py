@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.rules.lifecycle import restart
-from holdfast.rules.lifecycle.restart import Decision, Ending, Stay
+from holdfast.rules.lifecycle.restart import Decision, Ending, NoRestart
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.specs.workflows import RecoverySpec
 
@@ -40,10 +40,10 @@ def after_ending(
     recovery = spec.recovery.get(cause) if cause is not None else None
     if cause is None or recovery is None or recovery.action == "restart":
         return decision, None
-    if recovery.action == "stop" and not isinstance(decision, Stay):
+    if recovery.action == "stop" and not isinstance(decision, NoRestart):
         reason = f"{decision.reason}; not started again (recovery of {cause}: stop)"
         counters = replace(decision.counters, restarts=max(0, decision.counters.restarts - 1))
-        decision = Stay(counters, reason)
+        decision = NoRestart(counters, reason)
     return decision, Remedy(cause, recovery)
 
 
@@ -51,7 +51,7 @@ def _cause_of(spec: ServiceSpec, ending: Ending, decision: Decision) -> str | No
     """The cause of an ending; of several, the worst that the service declares something for."""
     if restart.is_success(spec, ending):
         return None
-    if isinstance(decision, Stay) and decision.is_suppressed and "suppressed" in spec.recovery:
+    if isinstance(decision, NoRestart) and decision.is_suppressed and "suppressed" in spec.recovery:
         return "suppressed"
     if ending.verdict is not None and ending.cause not in ENDING_CAUSES:
         return None  # the cause was found while it lived, and handled then

@@ -48,7 +48,7 @@ class Ending(msgspec.Struct, frozen=True):
     """The cause of the verdict; or `oom`, `refused`, `refused_again`, if a limit was reached."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class RunVerdict(msgspec.Struct, frozen=True):
     """Why a live run is being ended as a failure of its own.
 
     Lives in the keeper's memory until the run has ended: fields are only added.
@@ -63,7 +63,7 @@ class Verdict(msgspec.Struct, frozen=True):
         return Ending(self.seconds, verdict=self.reason, is_start=self.is_start, cause=self.cause)
 
 
-class Again(msgspec.Struct, frozen=True):
+class RestartAfter(msgspec.Struct, frozen=True):
     """Start it again after `delay` seconds."""
 
     delay: float
@@ -71,7 +71,7 @@ class Again(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Stay(msgspec.Struct, frozen=True):
+class NoRestart(msgspec.Struct, frozen=True):
     """Leave it as it is."""
 
     counters: Counters
@@ -79,7 +79,7 @@ class Stay(msgspec.Struct, frozen=True):
     is_suppressed: bool = False
 
 
-Decision = Again | Stay
+Decision = RestartAfter | NoRestart
 
 
 def is_success(spec: ServiceSpec, ending: Ending) -> bool:
@@ -130,10 +130,12 @@ def decide(spec: ServiceSpec, before: Counters, ending: Ending, random: float) -
     """Decide what follows from this ending; `random` is in [0, 1)."""
     reason = reason_of(spec, ending)
     if ending.cause == REFUSED:
-        return Stay(before, reason)
+        return NoRestart(before, reason)
     if ending.cause == REFUSED_AGAIN:
         # This is not its own failure: it waits for the next attempt, and nothing is counted.
-        return Again(spaced(back_off(spec, max(1, before.failures), random), 0.0), before, reason)
+        return RestartAfter(
+            spaced(back_off(spec, max(1, before.failures), random), 0.0), before, reason
+        )
     if ending.spawn_error is None and ending.seconds >= spec.restart.reset_after:
         before = Counters()
     if is_success(spec, ending):
@@ -142,22 +144,22 @@ def decide(spec: ServiceSpec, before: Counters, ending: Ending, random: float) -
     failures = before.failures + 1
     counters = Counters(before.restarts, failures, start_failures)
     if spec.restart_policy == "never":
-        return Stay(counters, reason)
+        return NoRestart(counters, reason)
     if ending.spawn_error is not None and spec.origin == "run":
         # Somebody has just typed it: a program that cannot be executed is a typing error.
-        return Stay(counters, reason, is_suppressed=True)
+        return NoRestart(counters, reason, is_suppressed=True)
     if start_failures > spec.start_retries:
         words = f"failed to start {_times(start_failures)} (start_retries {spec.start_retries})"
-        return Stay(counters, f"{reason}; {words}", is_suppressed=True)
+        return NoRestart(counters, f"{reason}; {words}", is_suppressed=True)
     limit = spec.restart.max_restarts
     if limit != UNLIMITED and failures > limit:
-        return Stay(
+        return NoRestart(
             counters,
             f"{reason}; failed {_times(failures)} (max_restarts {limit})",
             is_suppressed=True,
         )
     delay = spaced(back_off(spec, failures, random), ending.seconds)
-    return Again(delay, replace(counters, restarts=before.restarts + 1), reason)
+    return RestartAfter(delay, replace(counters, restarts=before.restarts + 1), reason)
 
 
 def _times(failures: int) -> str:
@@ -186,9 +188,9 @@ def _after_success(
     counters = Counters(restarts=before.restarts)
     # A scheduled service that has done its work waits for its next time.
     if spec.restart_policy != "always" or spec.schedule is not None:
-        return Stay(counters, reason)
+        return NoRestart(counters, reason)
     delay = spaced(back_off(spec, 1, random), ending.seconds)
-    return Again(delay, replace(counters, restarts=before.restarts + 1), reason)
+    return RestartAfter(delay, replace(counters, restarts=before.restarts + 1), reason)
 
 
 def _plain_reason(ending: Ending) -> str:

@@ -55,7 +55,7 @@ class UnseenExit(msgspec.Struct, frozen=True, kw_only=True):
     was_asked_for: bool = False
 
 
-class Step(Enum):
+class Continuation(Enum):
     """How the service goes on from the restored state."""
 
     REST = "nothing is to be done"
@@ -72,7 +72,7 @@ class Restoration(msgspec.Struct, frozen=True):
     """The state that a service resumes in, and the step that follows."""
 
     state: State
-    step: Step
+    step: Continuation
     has_stayed: bool = False
     """Whether the live run has been up for its `start_seconds`, and only its probe is awaited."""
 
@@ -83,7 +83,7 @@ def restore(snapshot: Snapshot, run: FoundRun | None, exits: Sequence[UnseenExit
     With HANDLE_EXIT, the exits before the newest one only count; with every other step all do.
     """
     if exits and (run is None or run.run_id == exits[-1].run_id):
-        return Restoration(_state_before(snapshot, exits[-1]), Step.HANDLE_EXIT)
+        return Restoration(_state_before(snapshot, exits[-1]), Continuation.HANDLE_EXIT)
     if run is None:
         return _without_process(snapshot)
     if not exits and snapshot.accounted == run.run_id:
@@ -103,37 +103,37 @@ def _state_before(snapshot: Snapshot, newest: UnseenExit) -> State:
 def _without_process(snapshot: Snapshot) -> Restoration:
     state, is_wanted = snapshot.state, snapshot.desired is Desired.RUNNING
     if state is State.BACKOFF:
-        return Restoration(state, Step.BACK_OFF)
+        return Restoration(state, Continuation.BACK_OFF)
     if state in LIVE_STATES:
         if snapshot.has_verdict:
-            return Restoration(State.STOPPING, Step.FINISH_STOP)
+            return Restoration(State.STOPPING, Continuation.FINISH_STOP)
         is_started = is_wanted and not snapshot.awaits_schedule
-        return Restoration(State.STOPPED, Step.START if is_started else Step.REST)
+        return Restoration(State.STOPPED, Continuation.START if is_started else Continuation.REST)
     # Between its times a scheduled service rests; only a start that was asked for is made good.
     is_at_rest = not snapshot.has_schedule and state in (State.PENDING, State.STOPPED)
     if is_wanted and (snapshot.is_start_due or is_at_rest):
-        return Restoration(state, Step.START)
-    return Restoration(state, Step.REST)
+        return Restoration(state, Continuation.START)
+    return Restoration(state, Continuation.REST)
 
 
 def _with_leftovers(snapshot: Snapshot) -> Restoration:
     """The main process ended and was counted; the keeper is still ending the rest."""
     if snapshot.state is State.BACKOFF:
-        return Restoration(snapshot.state, Step.BACK_OFF)
+        return Restoration(snapshot.state, Continuation.BACK_OFF)
     state = State.STOPPING if snapshot.state in LIVE_STATES else snapshot.state
-    return Restoration(state, Step.AWAIT_TREE)
+    return Restoration(state, Continuation.AWAIT_TREE)
 
 
 def _with_run(snapshot: Snapshot, run: FoundRun) -> Restoration:
     if run.is_ending:
-        return Restoration(State.STOPPING, Step.AWAIT_END)
+        return Restoration(State.STOPPING, Continuation.AWAIT_END)
     if run.is_paused:
-        return Restoration(State.PAUSED, Step.WATCH_RUN)
+        return Restoration(State.PAUSED, Continuation.WATCH_RUN)
     if run.age_seconds < snapshot.start_seconds:
-        return Restoration(State.STARTING, Step.WATCH_RUN)
+        return Restoration(State.STARTING, Continuation.WATCH_RUN)
     if run.is_starting_up:
-        return Restoration(State.STARTING, Step.WATCH_RUN, has_stayed=True)
-    return Restoration(State.RUNNING, Step.WATCH_RUN)
+        return Restoration(State.STARTING, Continuation.WATCH_RUN, has_stayed=True)
+    return Restoration(State.RUNNING, Continuation.WATCH_RUN)
 
 
 def desired_of(word: str) -> tuple[Desired, bool]:

@@ -23,7 +23,7 @@ _MAGIC = pattern(r"[*?\[]")
 Names = re.Pattern[str]
 
 
-class Pattern:
+class GlobPattern:
     """One pattern: the folder that it begins in, and how deep it goes."""
 
     def __init__(self, text: str) -> None:
@@ -55,7 +55,7 @@ class Watched:
     """What one service watches."""
 
     def __init__(self, spec: WatchSpec, never: tuple[str, ...] = ()) -> None:
-        self.patterns = [Pattern(text) for text in spec.paths]
+        self.patterns = [GlobPattern(text) for text in spec.paths]
         names = [*IGNORED_NAMES, *(text for text in spec.ignore if "/" not in text)]
         self._names: Names = re.compile("|".join(f"(?:{translate(name)})" for name in names))
         ignored = [text for text in spec.ignore if "/" in text]

@@ -22,7 +22,7 @@ _CLASSES = {
 }  # fmt: skip
 
 
-class Pattern(NamedTuple):
+class IgnorePattern(NamedTuple):
     """One line of an ignore file."""
 
     regex: re.Pattern[str]
@@ -32,7 +32,7 @@ class Pattern(NamedTuple):
 
 
 @lru_cache(64)
-def read(text: str) -> tuple[Pattern, ...]:
+def read(text: str) -> tuple[IgnorePattern, ...]:
     """Return the patterns of an ignore file, last first: the last that matches counts."""
     found = []
     for line in _bytewise(text.removeprefix("\ufeff")).split("\n")[: 10 * MOST_PATTERNS]:
@@ -42,7 +42,9 @@ def read(text: str) -> tuple[Pattern, ...]:
     return tuple(reversed(found[:MOST_PATTERNS]))
 
 
-def verdict(patterns: Sequence[Pattern], names: Sequence[str], *, is_folder: bool) -> bool | None:
+def verdict(
+    patterns: Sequence[IgnorePattern], names: Sequence[str], *, is_folder: bool
+) -> bool | None:
     """Return whether this is ignored, by its names below the ignore file's folder; None: unsaid."""
     names = [_bytewise(name) for name in names]
     path = "/".join(names)
@@ -59,7 +61,7 @@ def _bytewise(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("latin-1")
 
 
-def _pattern(line: str) -> Pattern | None:
+def _pattern(line: str) -> IgnorePattern | None:
     if line.startswith("#"):
         return None
     line = _without_trailing_spaces(line)
@@ -79,7 +81,7 @@ def _pattern(line: str) -> Pattern | None:
         regex = re.compile(_Translation().path(parts), re.DOTALL)
     except (re.error, _NeverMatches):
         return None
-    return Pattern(regex, is_negated, is_folder_only, is_name_only)
+    return IgnorePattern(regex, is_negated, is_folder_only, is_name_only)
 
 
 def _without_trailing_spaces(line: str) -> str:

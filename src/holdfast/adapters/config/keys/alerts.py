@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from holdfast.adapters.config.document import Listing, Node
+from holdfast.adapters.config.document import ListNode, Node
 from holdfast.adapters.config.kinds.addresses import Headers, SecretUrl
 from holdfast.adapters.config.kinds.blocks import Block, Key, Values
 from holdfast.adapters.config.kinds.command_lines import CommandLine, split_words
@@ -60,7 +60,7 @@ class AlertTargets(Kind):
     wanted = "a list of targets"
 
     def read(self, node: Node, key: str, reading: Reading) -> tuple[TargetSpec, ...] | None:
-        items: Sequence[Node] = node.items if isinstance(node, Listing) else [node]
+        items: Sequence[Node] = node.items if isinstance(node, ListNode) else [node]
         names: set[str] = set()
         found = []
         for number, item in enumerate(items):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table, find_node
+from holdfast.adapters.config.document import ListNode, Node, Scalar, Table, TableEntry, find_node
 from holdfast.adapters.config.kinds.blocks import Block, Key, Values, default_of
 from holdfast.adapters.config.kinds.command_lines import (
-    Arguments,
     CommandLine,
+    FurtherArguments,
     Variables,
     split_words,
 )
@@ -45,7 +45,7 @@ TYPES = Choice(SHELL, BINARY, *TOOLS)
 COMMAND = Block(
     [
         Key("command", CommandLine(), "What to run: words as a shell would split them, or a list."),
-        Key("args", Arguments(), "Further words, put behind the command."),
+        Key("args", FurtherArguments(), "Further words, put behind the command."),
         Key("command_type", TYPES, "The program that it is for: make, npm …; or shell, binary."),
         Key("shell", Boolean(), "Run it with /bin/sh -c.", False),
         Key("working_dir", Text(), "Where it runs, relative to this file.", "."),
@@ -90,7 +90,7 @@ class CommandToRun(Kind):
     def read(self, node: Node, key: str, reading: Reading) -> CommandSpec | None:
         entries = node.entries if isinstance(node, Table) else {}
         if not isinstance(node, Table):
-            entries = {"command": Entry(Scalar("command", True, node.line, node.column), node)}
+            entries = {"command": TableEntry(Scalar("command", True, node.line, node.column), node)}
         values = COMMAND.read_entries(node, entries, key, reading)
         if "command" not in values:
             if "command" not in values.refused:
@@ -124,7 +124,7 @@ def _build_argv(values: Values, reading: Reading) -> tuple[str, ...]:
     return (*([TOOLS[kind]] if kind in TOOLS else ()), *words, *more)
 
 
-class Commands(Kind):
+class NamedCommands(Kind):
     """Named commands. The keys of the policy stand beside them."""
 
     wanted = "a mapping of commands"
@@ -221,7 +221,7 @@ STEP = Block(
 )
 
 
-class Step(Kind):
+class StepBlock(Kind):
     """One step: a command to run, or a block with one action."""
 
     wanted = "a step"
@@ -261,7 +261,7 @@ class Step(Kind):
 WORKFLOW = Block(
     [
         Key("description", Text(), "What it is for."),
-        Key("steps", ListOf(Step()), "What is done, in this order."),
+        Key("steps", ListOf(StepBlock()), "What is done, in this order."),
         Key("on_failure", Choice("stop", "continue"), "What a failed step means."),
         Key("timeout", SECONDS, "How long the whole may take."),
         Key("allowed_in_production", Boolean(), "Do it in production, too."),
@@ -277,9 +277,9 @@ class Workflow(Kind):
     wanted = "a workflow"
 
     def read(self, node: Node, key: str, reading: Reading) -> WorkflowSpec | None:
-        if isinstance(node, Listing):
+        if isinstance(node, ListNode):
             here = Scalar("steps", True, node.line, node.column)
-            values = WORKFLOW.read_entries(node, {"steps": Entry(here, node)}, key, reading)
+            values = WORKFLOW.read_entries(node, {"steps": TableEntry(here, node)}, key, reading)
         else:
             found = WORKFLOW.read(node, key, reading)
             if found is None:

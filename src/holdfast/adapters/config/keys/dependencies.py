@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table, find_node
+from holdfast.adapters.config.document import ListNode, Node, Scalar, Table, TableEntry, find_node
 from holdfast.adapters.config.kinds.blocks import MapOf, Values
 from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
 from holdfast.adapters.config.kinds.scalars import (
     Boolean,
     Choice,
-    Pattern,
+    SearchPattern,
 )
 from holdfast.rules.admission.ordering import cycles
 from holdfast.vocabulary.names import closest
@@ -69,7 +69,7 @@ class Dependencies(Kind):
         match node:
             case Scalar():
                 names: list[Node] = [node]
-            case Listing():
+            case ListNode():
                 names = list(node.items)
             case Table():
                 edges = [
@@ -87,7 +87,7 @@ class Dependencies(Kind):
                 found.append(DependencyEntry(text, item))
         return tuple({needed.service: needed for needed in found}.values())
 
-    def read_edge(self, entry: Entry, key: str, reading: Reading) -> DependencyEntry | None:
+    def read_edge(self, entry: TableEntry, key: str, reading: Reading) -> DependencyEntry | None:
         node: Node = entry.node
         if isinstance(node, Scalar) and node.is_null:
             return DependencyEntry(entry.key.text, entry.key)
@@ -125,7 +125,7 @@ class Dependencies(Kind):
                 message = f"a pattern is for the condition log, not for {needed.condition}"
                 reading.note(given["pattern"], f"{key}.pattern", message, "remove one of them")
                 return None
-            pattern = Pattern().read(given["pattern"], f"{key}.pattern", reading)
+            pattern = SearchPattern().read(given["pattern"], f"{key}.pattern", reading)
             if pattern is None:
                 return None
             needed = needed._replace(condition="log", pattern=pattern)
@@ -152,7 +152,7 @@ class Dependencies(Kind):
                 "condition": {"description": "What it has to reach.", **condition},
                 "pattern": {
                     "description": "For log: a regular expression that a line of it matches.",
-                    **Pattern().schema(),
+                    **SearchPattern().schema(),
                 },
                 "raw": {
                     "description": "Match the bytes, not the line without control sequences.",

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.adapters.config.document import Listing, Node, Table
+from holdfast.adapters.config.document import ListNode, Node, Table
 from holdfast.adapters.config.keys.policies import FILTERS, RATE_LIMIT
 from holdfast.adapters.config.kinds.blocks import Block, Key, SpecOf, Values, default_of
 from holdfast.adapters.config.kinds.command_lines import split_words
@@ -180,7 +180,7 @@ class Programs(Kind):
     wanted = "true, false, or a list of commands"
 
     def read(self, node: Node, key: str, reading: Reading) -> dict[str, Any] | None:
-        if not isinstance(node, Listing):
+        if not isinstance(node, ListNode):
             is_on = Boolean().read(node, key, reading)
             return None if is_on is None else {"run": is_on}
         programs: list[tuple[str, ...]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from holdfast.adapters.config.document import Listing, Node, Scalar, Table
+from holdfast.adapters.config.document import ListNode, Node, Scalar, Table
 from holdfast.adapters.config.kinds.blocks import Block, Key, MapOf, SpecOf
 from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
 from holdfast.adapters.config.kinds.scalars import Boolean, Duration, ListOf, Size, Text
@@ -38,7 +38,7 @@ class FileRoots(Kind):
         if isinstance(node, Table):
             for name, entry in node.entries.items():
                 written.append((entry.key, f"{key}.{name}", name, entry.node))
-        elif isinstance(node, Listing):
+        elif isinstance(node, ListNode):
             for number, one in enumerate(node.items):
                 written.append((one, f"{key}[{number}]", None, one))
         else:

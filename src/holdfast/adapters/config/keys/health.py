@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.adapters.config.document import Entry, Node, Scalar, Table
+from holdfast.adapters.config.document import Node, Scalar, Table, TableEntry
 from holdfast.adapters.config.kinds.addresses import Headers, Url
 from holdfast.adapters.config.kinds.blocks import Block, Key, Values, agreed_value, default_of
 from holdfast.adapters.config.kinds.command_lines import CommandLine, shell_words, split_words
@@ -43,7 +43,7 @@ _STATUS = pattern(r"([1-5])xx|([1-5]\d\d)(?:\s*-\s*([1-5]\d\d))?", re.IGNORECASE
 _ADDRESS = pattern(r"(?:(?P<host>[^\s:\[\]]+|\[[0-9a-fA-F:.]+\]):)?(?P<port>\d{1,5})")
 
 
-class Address(ScalarKind):
+class ProbeAddress(ScalarKind):
     """A port of this machine, or host and port."""
 
     wanted = "a port or host:port"
@@ -112,7 +112,7 @@ class Probe(Kind):
         name = "notify" if node.text.strip() == "notify" else "http"
         value = Scalar("true", False, node.line, node.column) if name == "notify" else node
         here = Scalar(name, True, node.line, node.column)
-        return self.block.read_entries(node, {name: Entry(here, value)}, key, reading)
+        return self.block.read_entries(node, {name: TableEntry(here, value)}, key, reading)
 
     def schema(self) -> Schema:
         text = {"type": "string", "pattern": "^https?://|^notify$"}
@@ -143,7 +143,7 @@ HEALTH_CHECK = Block(
     [
         Key("http", ProbeUrl(), "An address that answers with a success."),
         Key("url", ProbeUrl(), "The same as http."),
-        Key("tcp", Address(), "A port, or host:port, that takes a connection."),
+        Key("tcp", ProbeAddress(), "A port, or host:port, that takes a connection."),
         Key("exec", CommandLine(), "A command that ends with exit code 0."),
         Key("command", CommandLine(), "The same as exec."),
         Key("log", Expression(), "A regular expression for a line that the service prints."),

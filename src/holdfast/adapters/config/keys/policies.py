@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.adapters.config.document import Listing, Node
+from holdfast.adapters.config.document import ListNode, Node
 from holdfast.adapters.config.kinds.blocks import Block, Key, Values, default_of
 from holdfast.adapters.config.kinds.kind import Kind, Reading, ScalarKind, Schema
 from holdfast.adapters.config.kinds.scalars import (
@@ -130,13 +130,13 @@ POLICY = Block(
 )
 
 
-class Policies(Kind):
+class PolicyList(Kind):
     """A list of policies. The first that matches a request decides."""
 
     wanted = "a list of policies"
 
     def read(self, node: Node, key: str, reading: Reading) -> tuple[PolicySpec, ...] | None:
-        items: Sequence[Node] = node.items if isinstance(node, Listing) else [node]
+        items: Sequence[Node] = node.items if isinstance(node, ListNode) else [node]
         found = []
         for number, item in enumerate(items, 1):
             values = POLICY.read(item, f"{key}[{number - 1}]", reading)

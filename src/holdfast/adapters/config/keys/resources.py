@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
+from holdfast.adapters.config.document import ListNode, Node, Scalar, Table, TableEntry
 from holdfast.adapters.config.kinds.blocks import Block, Key, MapOf, Values
 from holdfast.adapters.config.kinds.kind import INTERPOLATED, Kind, Reading, ScalarKind, Schema
 from holdfast.adapters.config.kinds.scalars import (
@@ -43,7 +43,7 @@ MEMORY_LIMIT = Block(
 )
 
 
-class Memory(Kind):
+class MemoryBlock(Kind):
     """A size, or a block with size and action."""
 
     wanted = "a size or a mapping of size and action"
@@ -119,11 +119,11 @@ class ResourceLimits(Kind):
             case Scalar():
                 value = self.read_value(name, node, key, reading)
                 return None if value is None else (value, value)
-            case Listing(items=[soft, hard]):
+            case ListNode(items=[soft, hard]):
                 pass
-            case Table(entries={"soft": Entry(node=soft), "hard": Entry(node=hard), **rest}) if (
-                not rest
-            ):
+            case Table(
+                entries={"soft": TableEntry(node=soft), "hard": TableEntry(node=hard), **rest}
+            ) if not rest:
                 pass
             case _:
                 hint = "write a number, {soft: …, hard: …} or [soft, hard]"

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 
 from holdfast.adapters.config.keys.alerts import AUDIT, AlertTargets
-from holdfast.adapters.config.keys.commands import Commands, Workflow
+from holdfast.adapters.config.keys.commands import NamedCommands, Workflow
 from holdfast.adapters.config.keys.dependencies import Groups
 from holdfast.adapters.config.keys.doors import MCP, SECURITY, TLS, AssistantDoor
 from holdfast.adapters.config.keys.files import FILES, GIT
-from holdfast.adapters.config.keys.policies import Policies
+from holdfast.adapters.config.keys.policies import PolicyList
 from holdfast.adapters.config.keys.resources import HOST_LIMITS, PortRange
 from holdfast.adapters.config.keys.services import (
     SERVICE_DEFAULTS,
@@ -100,7 +100,7 @@ _GLOBAL = [
     ),
     Key(
         "policies",
-        Policies(),
+        PolicyList(),
         "Who needs approval for what, and when; takes runtime_mode: advanced.",
     ),
     Key("audit", AUDIT, "Who did what: how the record is made safe against rollback."),
@@ -119,7 +119,7 @@ _GLOBAL = [
         Interval(1.0),
         "Time between two looks at what services use; at least 1s.",
     ),
-    Key("commands", Commands(), "Commands by name, and which others may be run."),
+    Key("commands", NamedCommands(), "Commands by name, and which others may be run."),
     Key("workflows", MapOf(Workflow(), LABEL), "Steps that are done in order, by name."),
     Key(
         "production",

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
+from holdfast.adapters.config.document import ListNode, Node, Scalar, Table, TableEntry
 from holdfast.adapters.config.keys.commands import Recovery
 from holdfast.adapters.config.keys.dependencies import (
     Dependencies,
@@ -33,7 +33,7 @@ from holdfast.adapters.config.keys.health import (
 from holdfast.adapters.config.keys.resources import (
     MOST_CORES,
     PORT,
-    Memory,
+    MemoryBlock,
     PortNames,
     ResourceLimits,
     UserName,
@@ -51,8 +51,8 @@ from holdfast.adapters.config.kinds.blocks import (
     default_of,
 )
 from holdfast.adapters.config.kinds.command_lines import (
-    Arguments,
     CommandLine,
+    FurtherArguments,
     Variables,
     shell_words,
     split_words,
@@ -148,7 +148,7 @@ LOG = Block(
 SERVICE = Block(
     [
         Key("command", CommandLine(), "What to run: words as a shell would split them, or a list."),
-        Key("args", Arguments(), "Further words, put behind the command."),
+        Key("args", FurtherArguments(), "Further words, put behind the command."),
         Key("shell", Boolean(), "Run the command with /bin/sh -c.", False),
         Key("working_dir", Text(), "Where it runs, relative to this file.", "."),
         Key("env", Variables(), "Its environment variables; a name alone takes the caller's."),
@@ -177,7 +177,7 @@ SERVICE = Block(
         Key("user", UserName(), "Run as this user (needs root)."),
         Key("umask", Octal(), "Permissions that new files do not get; always octal."),
         Key("rlimits", ResourceLimits(), "Resource limits."),
-        Key("memory_limit", Memory(), "Memory that its whole tree may use."),
+        Key("memory_limit", MemoryBlock(), "Memory that its whole tree may use."),
         Key(
             "cpu_limit",
             Percent(MOST_CORES * 100),
@@ -326,7 +326,7 @@ class Service(Kind):
             reading.note(node, key, "this service has no command", "write command: … below it")
             return None
         here = Scalar("command", True, node.line, node.column)
-        return SERVICE.read_entries(node, {"command": Entry(here, node)}, key, reading)
+        return SERVICE.read_entries(node, {"command": TableEntry(here, node)}, key, reading)
 
     def schema(self) -> Schema:
         command = SERVICE.keys["command"].kind.schema()
@@ -550,7 +550,7 @@ def _to_plain(node: Node) -> Any:
     match node:
         case Scalar():
             return None if node.is_null else node.text
-        case Listing():
+        case ListNode():
             return [_to_plain(item) for item in node.items]
         case Table():
             return {key: _to_plain(entry.node) for key, entry in node.entries.items()}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.adapters.config.document import Entry, Node, Scalar, Table
+from holdfast.adapters.config.document import Node, Scalar, Table, TableEntry
 from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
 from holdfast.adapters.config.kinds.scalars import LABEL_RULE, Choice
 from holdfast.system.patterns import pattern
@@ -92,7 +92,7 @@ class Block(Kind):
         return self.read_entries(node, node.entries, key, reading)
 
     def read_entries(
-        self, node: Node, entries: Mapping[str, Entry], path: str, reading: Reading
+        self, node: Node, entries: Mapping[str, TableEntry], path: str, reading: Reading
     ) -> Values:
         values = Values(path, node)
         keys, where = self.keys, values.where

@@ -5,8 +5,13 @@ The values of variables are never repeated in a problem, because they may be sec
 
 from __future__ import annotations
 
-from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
-from holdfast.adapters.config.interpolation import InterpolationError, Words, WordsError, expand_at
+from holdfast.adapters.config.document import ListNode, Node, Scalar, Table, TableEntry
+from holdfast.adapters.config.interpolation import (
+    CommandLineWords,
+    InterpolationError,
+    WordsError,
+    expand_at,
+)
 from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
 from holdfast.adapters.config.problems import repeat_safely
 from holdfast.rules.workflows import SHELL_WORDS
@@ -21,7 +26,7 @@ class CommandLine(Kind):
     wanted = "a command or a list of words"
 
     def read(self, node: Node, key: str, reading: Reading) -> Node | None:
-        if isinstance(node, Table) or (isinstance(node, Listing) and not node.items):
+        if isinstance(node, Table) or (isinstance(node, ListNode) and not node.items):
             self.refuse(node, key, reading)
             return None
         if isinstance(node, Scalar) and not node.text.strip():
@@ -36,7 +41,7 @@ class CommandLine(Kind):
         return {"anyOf": [{**WORD, "minLength": 1}, {**WORDS, "minItems": 1}]}
 
 
-class Arguments(CommandLine):
+class FurtherArguments(CommandLine):
     """Further words of a command."""
 
     wanted = "a list of words"
@@ -56,11 +61,11 @@ class Arguments(CommandLine):
 
 def split_words(node: Node, key: str, reading: Reading, *, is_command: bool) -> list[str] | None:
     """Return the words of a command or of arguments, with variables replaced."""
-    if isinstance(node, Listing):
+    if isinstance(node, ListNode):
         return _expand_words(node, key, reading)
     assert isinstance(node, Scalar)
     try:
-        split = Words(
+        split = CommandLineWords(
             reading.instance_text(node), lambda text, at: expand_at(text, at, reading.environ)
         )
     except (WordsError, InterpolationError) as error:
@@ -76,11 +81,11 @@ def split_words(node: Node, key: str, reading: Reading, *, is_command: bool) -> 
     return split.words
 
 
-def _expand_words(node: Listing, key: str, reading: Reading) -> list[str] | None:
+def _expand_words(node: ListNode, key: str, reading: Reading) -> list[str] | None:
     words: list[str] = []
     for number, item in enumerate(node.items):
         if not isinstance(item, Scalar):
-            found = "a list" if isinstance(item, Listing) else "a mapping"
+            found = "a list" if isinstance(item, ListNode) else "a mapping"
             hint = "put quotes around a word that contains ': ', '{' or '['"
             reading.note(item, f"{key}[{number}]", f"this is {found}, not a word", hint)
             continue
@@ -114,7 +119,7 @@ class Variables(Kind):
             case Table():
                 for name, entry in node.entries.items():
                     self.enter(variables, name, entry, f"{key}.{name}", reading)
-            case Listing():
+            case ListNode():
                 for number, item in enumerate(node.items):
                     self.enter_item(variables, item, f"{key}[{number}]", reading)
             case Scalar():
@@ -126,7 +131,7 @@ class Variables(Kind):
         return variables
 
     def enter(
-        self, variables: dict[str, str], name: str, entry: Entry, key: str, reading: Reading
+        self, variables: dict[str, str], name: str, entry: TableEntry, key: str, reading: Reading
     ) -> None:
         if not is_variable_name(name):
             hint = "use letters, digits and underscores"
@@ -134,7 +139,7 @@ class Variables(Kind):
             return
         node = entry.node
         if not isinstance(node, Scalar):
-            found = "a list" if isinstance(node, Listing) else "a mapping"
+            found = "a list" if isinstance(node, ListNode) else "a mapping"
             hint = "write one value; put quotes around JSON"
             reading.note(node, key, f"the value is {found}, not text", hint)
         elif node.is_null:
@@ -154,7 +159,9 @@ class Variables(Kind):
             reading.note(item, key, "this is not a NAME=VALUE text", "write - NAME=value")
             return
         value = Scalar(rest, not equals, item.line, item.column)
-        self.enter(variables, name, Entry(item, value), f"{key[: key.rindex('[')]}.{name}", reading)
+        self.enter(
+            variables, name, TableEntry(item, value), f"{key[: key.rindex('[')]}.{name}", reading
+        )
 
     def schema(self) -> Schema:
         value = {"type": ["string", "number", "boolean", "null"]}

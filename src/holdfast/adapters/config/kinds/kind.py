@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.adapters.config.document import Listing, Node, Scalar, Table
+from holdfast.adapters.config.document import ListNode, Node, Scalar, Table
 from holdfast.adapters.config.interpolation import InterpolationError, expand, fill_index
 from holdfast.adapters.config.problems import Problem, quote_value
 from holdfast.rules.ports import compact
@@ -96,7 +96,7 @@ def describe(node: Node) -> str:
     match node:
         case Scalar():
             return "empty" if node.is_null else quote_value(node.text)
-        case Listing():
+        case ListNode():
             return "a list"
         case Table():
             return "a mapping"

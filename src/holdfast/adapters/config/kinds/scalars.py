@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.adapters.config.document import Listing, Node, Table
+from holdfast.adapters.config.document import ListNode, Node, Table
 from holdfast.adapters.config.kinds.kind import (
     INTERPOLATED,
     Kind,
@@ -278,7 +278,7 @@ class ListOf(Kind):
         if isinstance(node, Table):
             self.refuse(node, key, reading)
             return None
-        items: Sequence[Node] = node.items if isinstance(node, Listing) else [node]
+        items: Sequence[Node] = node.items if isinstance(node, ListNode) else [node]
         values = [self.item.read(item, f"{key}[{n}]", reading) for n, item in enumerate(items)]
         return tuple(value for value in values if value is not None)
 
@@ -381,7 +381,7 @@ class Expression(ScalarKind):
         return {"type": ["string", "number", "boolean"]}
 
 
-class Pattern(Expression):
+class SearchPattern(Expression):
     """A regular expression that lines are searched with. It is not empty."""
 
     def convert(self, text: str) -> str:

@@ -8,7 +8,7 @@ from holdfast.app.handlers.git import refusals
 from holdfast.app.handlers.git.changing import (
     MOST_FILES,
     NAME_STATUS,
-    Change,
+    RepositoryChange,
     allowed_paths,
     changing,
     index_copy,
@@ -56,7 +56,7 @@ async def git_switch(context: Context, command: GitSwitch) -> GitChangeResult:
         return change.result(said, is_changed=True, files=files, commit=commit, branch=branch)
 
 
-async def _target(change: Change, branch: str | None, command: GitSwitch) -> str | None:
+async def _target(change: RepositoryChange, branch: str | None, command: GitSwitch) -> str | None:
     if command.rev is not None:
         return await change.commit_of(command.rev)
     if branch is None or command.create:
@@ -67,7 +67,9 @@ async def _target(change: Change, branch: str | None, command: GitSwitch) -> str
         raise NotFound(f'no branch "{branch}"', "`create` makes one") from None
 
 
-async def _would_switch(change: Change, branch: str | None, target: str | None) -> GitChangeResult:
+async def _would_switch(
+    change: RepositoryChange, branch: str | None, target: str | None
+) -> GitChangeResult:
     before = await change.head()
     files = await _between(change, before, target)
     await refuse_overwriting(change, files)
@@ -82,7 +84,9 @@ async def _would_switch(change: Change, branch: str | None, target: str | None) 
     return change.result(said, is_changed=True, files=files, commit=target, branch=branch)
 
 
-async def _between(change: Change, before: str | None, after: str | None) -> list[GitFile]:
+async def _between(
+    change: RepositoryChange, before: str | None, after: str | None
+) -> list[GitFile]:
     if before is None or after is None or before == after:
         return []
     output = await change.check("diff-tree", "-r", *NAME_STATUS, before, after)
@@ -144,7 +148,7 @@ async def git_stash(context: Context, command: GitStash) -> GitChangeResult:
         raise _not_switched(output)
 
 
-async def _untracked_in(change: Change, stash: str) -> list[parsing.RawChange]:
+async def _untracked_in(change: RepositoryChange, stash: str) -> list[parsing.RawChange]:
     """Return the untracked files of a stash: git keeps them in a third parent."""
     try:
         extra = await change.commit_of(f"{stash}^3")
@@ -153,7 +157,7 @@ async def _untracked_in(change: Change, stash: str) -> list[parsing.RawChange]:
     return await change.between(None, extra)
 
 
-async def _stash_push(change: Change, command: GitStash) -> GitChangeResult:
+async def _stash_push(change: RepositoryChange, command: GitStash) -> GitChangeResult:
     if await change.head() is None:
         raise Refused("there is no commit yet, so nothing can be stashed", "git_commit first")
     # A stash holds all that is staged, whatever its paths are.

@@ -54,7 +54,7 @@ def number_of(files: Sequence[object]) -> str:
     return "1 file" if len(files) == 1 else f"{len(files)} files"
 
 
-class Change:
+class RepositoryChange:
     """One change of a repository, from the request to its result."""
 
     def __init__(self, context: Context, repository: Repository, is_dry: bool) -> None:
@@ -161,16 +161,18 @@ class Change:
 
 
 @asynccontextmanager
-async def changing(context: Context, name: str | None, *, is_dry: bool) -> AsyncIterator[Change]:
+async def changing(
+    context: Context, name: str | None, *, is_dry: bool
+) -> AsyncIterator[RepositoryChange]:
     async with (
         chosen(context, name, is_changed=not is_dry) as repository,
         context.workspace.git.turn(repository),
     ):
-        yield Change(context, repository, is_dry)
+        yield RepositoryChange(context, repository, is_dry)
 
 
 @asynccontextmanager
-async def index_copy(change: Change) -> AsyncIterator[dict[str, str]]:
+async def index_copy(change: RepositoryChange) -> AsyncIterator[dict[str, str]]:
     """The environment of a command that works on a copy of the index."""
     folder = await change.context.in_thread(_copy_index, change.repository)
     try:
@@ -188,7 +190,7 @@ def _copy_index(repository: Repository) -> str:
     return folder
 
 
-async def refuse_overwriting(change: Change, files: Sequence[GitFile]) -> None:
+async def refuse_overwriting(change: RepositoryChange, files: Sequence[GitFile]) -> None:
     """Raise an error if git would overwrite files that no checkpoint holds. Git overwrites ignored
     files, and removes a folder that is in the way of a file; ignored files, denied files and inner
     repositories are in no checkpoint.
@@ -229,7 +231,7 @@ async def git_add(context: Context, command: GitAdd) -> GitChangeResult:
         return change.result(message, is_changed=after != before, files=files)
 
 
-async def allowed_paths(change: Change, paths: Sequence[str]) -> list[str]:
+async def allowed_paths(change: RepositoryChange, paths: Sequence[str]) -> list[str]:
     """Paths to be staged or put aside, without files that differ and may not be changed."""
     wanted = inside(change.context, change.repository, paths)
     status = (*STATUS, "--", *safety.literal_paths(wanted))
@@ -244,7 +246,7 @@ async def allowed_paths(change: Change, paths: Sequence[str]) -> list[str]:
     return safety.literal_paths(wanted, left)
 
 
-async def _staged(change: Change, env: dict[str, str]) -> dict[tuple[str, str], GitFile]:
+async def _staged(change: RepositoryChange, env: dict[str, str]) -> dict[tuple[str, str], GitFile]:
     """Return what the index holds and HEAD does not, by path and content."""
     base = await change.base(await change.head())
     words = ("diff-index", "--cached", "--raw", "-z", "--no-abbrev", "--find-renames", base, "--")
@@ -293,7 +295,7 @@ async def git_commit(context: Context, command: GitCommit) -> GitChangeResult:
         return await _commit(change, command.message, paths, tree.branch)
 
 
-async def _would_commit(change: Change, paths: Sequence[str]) -> GitChangeResult:
+async def _would_commit(change: RepositoryChange, paths: Sequence[str]) -> GitChangeResult:
     async with index_copy(change) as env:
         if paths:
             base = await change.head()
@@ -306,7 +308,7 @@ async def _would_commit(change: Change, paths: Sequence[str]) -> GitChangeResult
 
 
 async def _commit(
-    change: Change, message: str, paths: Sequence[str], branch: str | None
+    change: RepositoryChange, message: str, paths: Sequence[str], branch: str | None
 ) -> GitChangeResult:
     before = await change.head()
     if paths:
@@ -332,7 +334,7 @@ async def _commit(
     return change.result(said, is_changed=True, files=files, commit=commit, branch=branch)
 
 
-async def _has_staged(change: Change, base: str | None, paths: Sequence[str]) -> bool:
+async def _has_staged(change: RepositoryChange, base: str | None, paths: Sequence[str]) -> bool:
     """Whether the index differs from the commit, in these paths."""
     tree = await change.base(base)
     words = ("diff-index", "--cached", "--quiet", "--no-ext-diff", tree, "--")
@@ -380,7 +382,9 @@ async def git_restore(context: Context, command: GitRestore) -> GitChangeResult:
         return msgspec.structs.replace(result, checkpoint=kept.id if kept is not None else None)
 
 
-async def _left_alone(change: Change, source: str | None, wanted: Sequence[str]) -> set[str]:
+async def _left_alone(
+    change: RepositoryChange, source: str | None, wanted: Sequence[str]
+) -> set[str]:
     """Return the files below these paths that git knows and that may not be changed. Also those
     without a difference: git sees none in a file marked `assume-unchanged`, and overwrites it."""
     listed = parsing.parse_names((await change.check("ls-files", "-z")).out)
@@ -394,7 +398,7 @@ async def _left_alone(change: Change, source: str | None, wanted: Sequence[str])
 
 
 async def _differing(
-    change: Change, paths: Sequence[str], source: str | None, *, is_staged: bool
+    change: RepositoryChange, paths: Sequence[str], source: str | None, *, is_staged: bool
 ) -> list[parsing.RawChange]:
     """Return what a restore would change, in the reverse direction of `git diff`."""
     where = ["--cached"] if is_staged else []

@@ -15,7 +15,7 @@ from holdfast.app.context import Context
 from holdfast.app.registry import handles
 from holdfast.engine.git.git import failure_of
 from holdfast.rules import git as safety
-from holdfast.rules.files import Denials, Located
+from holdfast.rules.files import Denials, LocatedPath
 from holdfast.rules.text import excerpts
 from holdfast.rules.text.excerpts import Excerpt
 from holdfast.vocabulary.errors import Failed, NotFound, Refused, UsageError
@@ -365,7 +365,7 @@ async def _blame(context: Context, repository: Repository, command: GitBlame) ->
     )
 
 
-def _check_file(roots: Roots, located: Located) -> None:
+def _check_file(roots: Roots, located: LocatedPath) -> None:
     """Raise an error for a file behind a link: git would read the target of the link."""
     with roots.opened(located):
         pass

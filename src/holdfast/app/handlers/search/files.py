@@ -8,14 +8,14 @@ from contextlib import ExitStack, asynccontextmanager
 from typing import NamedTuple
 
 from holdfast.adapters.files.roots import Roots
-from holdfast.adapters.search.events import Event, EventReader
+from holdfast.adapters.search.events import EventReader, RipgrepEvent
 from holdfast.adapters.search.transcoding import MARKS, Transcoded
 from holdfast.app.authority.path_scopes import denial
 from holdfast.app.context import Context
 from holdfast.app.registry import handles
 from holdfast.engine.search import SearchEnd
 from holdfast.rules import search as rules
-from holdfast.rules.files import REPOSITORIES, Located
+from holdfast.rules.files import REPOSITORIES, LocatedPath
 from holdfast.rules.search import FilePlace
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.errors import HoldfastError, NotFound, Refused
@@ -32,7 +32,7 @@ _UTF_8 = b"\xef\xbb\xbf"
 class Ground(NamedTuple):
     """A place that is searched: a folder by its descriptor, and the paths in it."""
 
-    folder: Located
+    folder: LocatedPath
     working_dir: str
     target: str
 
@@ -65,7 +65,7 @@ async def search(context: Context, command: Search, actor: Actor) -> SearchResul
 
 
 @asynccontextmanager
-async def _ground(context: Context, roots: Roots, located: Located) -> AsyncIterator[Ground]:
+async def _ground(context: Context, roots: Roots, located: LocatedPath) -> AsyncIterator[Ground]:
     """Opened beneath its root, so that no link leads a search elsewhere."""
     stack = ExitStack()
     try:
@@ -74,7 +74,7 @@ async def _ground(context: Context, roots: Roots, located: Located) -> AsyncIter
         await context.in_thread(stack.close)
 
 
-def _open(stack: ExitStack, roots: Roots, located: Located) -> Ground:
+def _open(stack: ExitStack, roots: Roots, located: LocatedPath) -> Ground:
     try:
         descriptor = stack.enter_context(roots.opened_folder(located))
     except (NotFound, Refused):
@@ -82,13 +82,13 @@ def _open(stack: ExitStack, roots: Roots, located: Located) -> Ground:
             raise
         with roots.opened(located):
             pass  # it is a file, and may be read
-        folder = Located(located.root, located.parts[:-1])
+        folder = LocatedPath(located.root, located.parts[:-1])
         descriptor = stack.enter_context(roots.opened_folder(folder))
         return Ground(folder, _by_descriptor(descriptor, folder), f"./{located.parts[-1]}")
     return Ground(located, _by_descriptor(descriptor, located), "./")
 
 
-def _by_descriptor(descriptor: int, located: Located) -> str:
+def _by_descriptor(descriptor: int, located: LocatedPath) -> str:
     if os.path.isdir("/proc/self/fd"):
         return f"/proc/{os.getpid()}/fd/{descriptor}"
     return located.absolute
@@ -98,7 +98,7 @@ class _Collector:
     """Takes the output of ripgrep until there is enough, and drops denied and earlier hits."""
 
     def __init__(
-        self, command: Search, roots: Roots, folder: Located, after: FilePlace | None
+        self, command: Search, roots: Roots, folder: LocatedPath, after: FilePlace | None
     ) -> None:
         self.command = command
         self.roots = roots
@@ -142,8 +142,8 @@ class _Collector:
     def complete(self) -> None:
         """Return what must be read again."""
 
-    def located(self, path: str) -> Located:
-        return Located(self.folder.root, (*self.folder.parts, *path.split("/")))
+    def located(self, path: str) -> LocatedPath:
+        return LocatedPath(self.folder.root, (*self.folder.parts, *path.split("/")))
 
     def told(self, path: str) -> str | None:
         """Return a path as it is answered; None: it is denied, or is no readable file."""
@@ -167,14 +167,14 @@ class _Lines(_Collector):
     """Collects the lines that match, and the lines around them."""
 
     def __init__(
-        self, command: Search, roots: Roots, folder: Located, after: FilePlace | None
+        self, command: Search, roots: Roots, folder: LocatedPath, after: FilePlace | None
     ) -> None:
         super().__init__(command, roots, folder, after)
         self._reader = EventReader()
         self._waiting: list[Hit] = []
         """Lines before a match that may not come."""
         self._matches = 0
-        self._long: list[tuple[int, Event]] = []
+        self._long: list[tuple[int, RipgrepEvent]] = []
         self._seen: dict[tuple[str, int], tuple[int, bytes]] = {}
         """Where ripgrep found each answered line, and how the line begins."""
 
@@ -190,7 +190,7 @@ class _Lines(_Collector):
                 self._waiting.clear()
         return self.is_full
 
-    def _match(self, event: Event) -> None:
+    def _match(self, event: RipgrepEvent) -> None:
         path = self.told(event.path)
         waiting, self._waiting = self._waiting, []
         if path is None or self.is_old(event.path, event.line):
@@ -215,7 +215,7 @@ class _Lines(_Collector):
         self.hits.append(hit)
         self.last = FilePlace(event.path, event.line)
 
-    def _context(self, event: Event) -> None:
+    def _context(self, event: RipgrepEvent) -> None:
         path = self.told(event.path)
         if path is None:
             return
@@ -271,7 +271,7 @@ class _Lines(_Collector):
             return wide.at(offset, len(data)) == data
         return any(os.pread(descriptor, len(data), offset + mark) == data for mark in marks)
 
-    def _around(self, event: Event) -> str | None:
+    def _around(self, event: RipgrepEvent) -> str | None:
         if event.start is None or event.start < len(event.data) - rules.LONGEST_SHOWN:
             return None  # the match is in the part that was kept
         first = max(0, event.start - rules.LONGEST_SHOWN // 3)
@@ -283,7 +283,9 @@ class _Lines(_Collector):
         return window_text(data, event, first)
 
 
-def window_text(data: bytes, event: Event, first: int, shown: bytes | None = None) -> str | None:
+def window_text(
+    data: bytes, event: RipgrepEvent, first: int, shown: bytes | None = None
+) -> str | None:
     """Return a piece of a long line if it is the one that matched; `shown` replaces it."""
     start = (event.start or 0) - first
     if event.match[:100] != data[start : start + len(event.match[:100])]:
@@ -297,12 +299,12 @@ class _Files(_Collector):
     """Collects one answer for each file."""
 
     def __init__(
-        self, command: Search, roots: Roots, folder: Located, after: FilePlace | None
+        self, command: Search, roots: Roots, folder: LocatedPath, after: FilePlace | None
     ) -> None:
         super().__init__(command, roots, folder, after)
         self.places: dict[str, FilePlace] = {}
         self._rest = b""
-        self._tally = Tally()
+        self._tally = LineCounts()
 
     def _new(self, name: str, told: int) -> str | None:
         """Return the file's path if it belongs to the answer and there is room for it."""
@@ -332,7 +334,7 @@ async def _prove(
                 return ended
             if not names:
                 continue
-            tally, words = Tally(), rules.words_for_proof(command, list(names))
+            tally, words = LineCounts(), rules.words_for_proof(command, list(names))
             again = await context.workspace.ripgrep.run(words, "/", tally.take)
             counted = {names[name]: count for name, count in tally.counts if name in names}
             proven |= counted
@@ -363,7 +365,7 @@ def _opened(stack: ExitStack, roots: Roots, told: list[str]) -> dict[str, str] |
     return found
 
 
-class Tally:
+class LineCounts:
     """How many lines of each file, as ripgrep counts them."""
 
     def __init__(self) -> None:
@@ -404,7 +406,7 @@ class _Counts(_Files):
         return self.is_full
 
 
-_COLLECTORS: dict[str, Callable[[Search, Roots, Located, FilePlace | None], _Collector]] = {
+_COLLECTORS: dict[str, Callable[[Search, Roots, LocatedPath, FilePlace | None], _Collector]] = {
     "content": _Lines,
     "files": _Paths,
     "count": _Counts,

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.adapters.search import log_files
-from holdfast.adapters.search.events import Event, EventReader
-from holdfast.adapters.search.log_files import Part, Torn
+from holdfast.adapters.search.events import EventReader, RipgrepEvent
+from holdfast.adapters.search.log_files import SearchRange, Torn
 from holdfast.app.context import Context
 from holdfast.app.handlers.search.files import window_text
 from holdfast.app.registry import handles
@@ -39,8 +39,8 @@ _PIECE_BYTES = 1 << 20
 
 
 class _Found(NamedTuple):
-    part: Part
-    event: Event
+    part: SearchRange
+    event: RipgrepEvent
 
 
 @handles(SearchLogs)
@@ -100,7 +100,7 @@ class _Answer:
 async def _search_one(
     context: Context, command: SearchLogs, name: str, after: int | None, answer: _Answer
 ) -> None:
-    parts: list[Part] = await context.in_thread(
+    parts: list[SearchRange] = await context.in_thread(
         lambda: log_files.parts(
             context.logs,
             name,
@@ -163,7 +163,7 @@ def _write_torn(state: str, torn: Sequence[Torn]) -> str:
     return path
 
 
-def _batches(parts: list[Part], most: int) -> Iterator[tuple[list[Part], int | None]]:
+def _batches(parts: list[SearchRange], most: int) -> Iterator[tuple[list[SearchRange], int | None]]:
     """Files that are searched at once. Where files are wanted from their middle on, nobody can
     tell how many lines before that match; these are searched without that bound."""
     first = {part.segment for part in parts if part.first > 0}
@@ -180,7 +180,7 @@ class _LogCollector:
 
     def __init__(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[SearchRange],
         most: int,
         torn: Sequence[Torn],
         keys: Mapping[str, Sequence[Span]] | None = None,
@@ -212,7 +212,7 @@ class _LogCollector:
                 self._match(part, event)
         return False
 
-    def _match(self, part: Part, event: Event) -> None:
+    def _match(self, part: SearchRange, event: RipgrepEvent) -> None:
         if event.offset == 0 and part.path in self._begins:
             return  # half a line
         if event.offset >= self._ends.get(part.path, event.offset + 1):
@@ -227,7 +227,7 @@ class _LogCollector:
         self._total += 1
         self._found[part.segment].append(_Found(part, event))
 
-    def _is_in_key(self, event: Event) -> bool:
+    def _is_in_key(self, event: RipgrepEvent) -> bool:
         spans = self._keys.get(event.path, ())
         at = bisect_right(spans, (event.offset, 1 << 62)) - 1
         return at >= 0 and event.offset < spans[at][1]
@@ -241,7 +241,7 @@ class _LogCollector:
         return sorted(self._found.items())
 
 
-def _is_meant(part: Part, event: Event) -> bool:
+def _is_meant(part: SearchRange, event: RipgrepEvent) -> bool:
     return event.offset >= part.first and (part.last is None or event.offset < part.last)
 
 
@@ -280,7 +280,7 @@ def _mask_behind(state: StreamState, data: bytes) -> bytes:
     return redactor().mask(state.line + data, block=state.block)[len(state.line) :]
 
 
-def _keys_in(directory: str, service: str, parts: Sequence[Part]) -> dict[str, list[Span]]:
+def _keys_in(directory: str, service: str, parts: Sequence[SearchRange]) -> dict[str, list[Span]]:
     """Where private keys of several lines stand in these files."""
     reader, found = Reader(directory, service), dict[str, list[Span]]()
     for part in parts:
@@ -294,7 +294,7 @@ def _keys_in(directory: str, service: str, parts: Sequence[Part]) -> dict[str, l
     return found
 
 
-def _keys_of(reader: Reader, view: SegmentView, part: Part) -> list[Span]:
+def _keys_of(reader: Reader, view: SegmentView, part: SearchRange) -> list[Span]:
     spans: list[Span] = []
     stream = STREAMS.index(part.stream)
     block = state_in_segment(reader, view, part.stream, 0).block
@@ -332,7 +332,7 @@ def _placed(
     return placed
 
 
-def is_about_hidden(event: Event) -> bool:
+def is_about_hidden(event: RipgrepEvent) -> bool:
     """Return whether everything that matches is redacted, in part or whole. Such a line is left
     out, because a caller could otherwise find out a secret piece by piece."""
     if not event.is_whole:
@@ -343,7 +343,9 @@ def is_about_hidden(event: Event) -> bool:
     )
 
 
-def _hit(service: str, part: Part, event: Event, origin: Origin, around: str | None) -> LogHit:
+def _hit(
+    service: str, part: SearchRange, event: RipgrepEvent, origin: Origin, around: str | None
+) -> LogHit:
     shown = rules.shown_line(redactor().mask(event.data), event.start or 0)
     text, is_cut = shown.text, shown.is_cut or not event.is_whole
     return LogHit(
@@ -357,7 +359,9 @@ def _hit(service: str, part: Part, event: Event, origin: Origin, around: str | N
     )
 
 
-def _around(reader: Reader, view: SegmentView, part: Part, event: Event) -> str | None:
+def _around(
+    reader: Reader, view: SegmentView, part: SearchRange, event: RipgrepEvent
+) -> str | None:
     """The part of a very long line that matched."""
     if event.is_whole or event.start is None:
         return None
