@@ -153,7 +153,8 @@ def test_the_owner_may_run_programs_and_a_door_may_not() -> None:
     assert is_allowed(OPERATOR, CustomCommand(command="clean"), SETTINGS)
     types = Settings(command_policy=CommandPolicy(allowed_types=("make",)))
     assert is_allowed(OPERATOR, make, types)
-    assert not is_allowed(OWNER, CustomCommand(command="ls"), types)
+    assert not is_allowed(OPERATOR, CustomCommand(command="ls"), types)
+    assert is_allowed(OWNER, CustomCommand(command="ls"), types), "types are for requests"
 
 
 def test_allowed_programs_are_prefixes_that_the_environment_cannot_bend() -> None:

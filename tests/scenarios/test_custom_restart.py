@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.client.connection import Connection
-from holdfast.vocabulary.errors import HoldfastError, Refused
+from holdfast.vocabulary.errors import CommandFailed, HoldfastError, Refused
 from tests.harness import PYTHON, Hold, is_alive, kill_9, read_until, started, wait_for
 
 SLEEP = ["sleep", "300"]
@@ -48,8 +48,16 @@ def python(code: str) -> dict[str, Any]:
     return {"command": PYTHON, "args": ["-I", "-S", "-c", code]}
 
 
+def ended(hold: Hold, command: str, **fields: Any) -> dict[str, Any]:
+    """How it went, step by step; a failure has it inside."""
+    try:
+        return hold.ask(command, **fields)
+    except CommandFailed as error:
+        return error.details
+
+
 def asked(hold: Hold, **fields: Any) -> dict[str, Any]:
-    return hold.ask("custom_restart", service="web", **fields)
+    return ended(hold, "custom_restart", service="web", **fields)
 
 
 def refused(hold: Hold, command: str, **fields: Any) -> str:
@@ -109,7 +117,9 @@ def test_a_command_over_its_time_is_really_dead(hold: Hold) -> None:
     def restart() -> None:
         connection = Connection(str(hold.runtime / "line.sock"))
         command = {"command": slow, "timeout_seconds": 1.5}
-        answer.update(connection.ask("custom_restart", service="web", pre_commands=[command]))
+        with pytest.raises(CommandFailed) as caught:
+            connection.ask("custom_restart", service="web", pre_commands=[command])
+        answer.update(caught.value.details)
         connection.close()
 
     hold.status()

@@ -120,6 +120,13 @@ def test_netcat_without_a_token(opened: OpenHold) -> None:
     assert opened.service("web")["pid"] != before
 
 
+def test_after_a_wrong_token_nobody_is_the_owner(opened: OpenHold) -> None:
+    """A program that means to be somebody, and is not, is not taken for its user instead."""
+    told = piped(opened.port, "token holdfast_00000000_wrong", "status", "restart web")
+    assert told.count("error:") == 3, told
+    assert "a token is needed" in told.splitlines()[1]
+
+
 @pytest.mark.skipif(shutil.which("nc") is None, reason="netcat is not installed")
 def test_real_netcat(opened: OpenHold) -> None:
     """The line of the documentation, with the program itself."""
@@ -162,6 +169,28 @@ def test_curl_without_a_token(opened: OpenHold) -> None:
     assert (opened.project / "cleaned.txt").read_text() == "cleaned\n"
     assert (opened.project / "after.txt").read_text() == "done\n"
     assert opened.service("web")["status"] == "running"
+
+
+@needs_curl
+def test_what_failed_is_told_as_a_failure(opened: OpenHold) -> None:
+    """A command that fails is no success of HTTP, nor `ok` in JSON; the steps are inside."""
+    failing = {"command_type": "shell", "command": "echo oops >&2; exit 3"}
+    more = ["-X", "POST", "-H", "Content-Type: application/json", "-d"]
+    before = opened.service("web")["pid"]
+    asked = json.dumps({"pre_commands": [failing]})
+    status, body = opened.curl("/dashboard/api/system/custom-restart", *more, asked)
+    told = json.loads(body)
+    assert (status, told["code"], told["details"]["outcome"]) == (424, "command_failed", "failed")
+    assert told["detail"].endswith("failed: echo oops >&2; exit 3: exit code 3")
+    first, restart = told["details"]["steps"]
+    assert (first["exit_code"], first["err"], restart["outcome"]) == (3, "oops\n", "skipped")
+    assert opened.service("web")["pid"] == before == told["details"]["status"]["pid"]
+    status, body = opened.curl("/api/commands/execute", *more, json.dumps({"command": failing}))
+    assert (status, json.loads(body)["details"]["steps"][0]["exit_code"]) == (424, 3)
+    told = json.loads(piped(opened.port, json.dumps({"ExecuteCommand": {"command": failing}})))
+    assert (told["ok"], told["error"]["details"]["steps"][0]["err"]) == (False, "oops\n")
+    records = opened.ask("audit", about="execute_command")["records"]
+    assert {one["outcome"] for one in records if one["decision"] == "allowed"} == {"failed"}
 
 
 @needs_curl

@@ -13,7 +13,7 @@ import pytest
 from holdfast.client.connection import Connection
 from holdfast.vocabulary.errors import Refused, UsageError
 from tests.harness import PYTHON, Hold, is_alive, kill_9, read_until, started, wait_for
-from tests.scenarios.test_custom_restart import SLEEP, SLOW, config, events, script, web_up
+from tests.scenarios.test_custom_restart import SLEEP, SLOW, config, ended, events, script, web_up
 
 
 def outcomes(result: dict[str, Any]) -> list[str]:
@@ -223,17 +223,17 @@ def test_a_failing_step(hold: Hold) -> None:
     pid = web_up(
         hold, workflows={"stop": steps, "go-on": patient, "hasty": hasty, "waiting": waiting}
     )
-    stopped = hold.ask("run_workflow", name="stop")
+    stopped = ended(hold, "run_workflow", name="stop")
     assert outcomes(stopped) == ["done", "failed", "skipped"]
     assert (stopped["outcome"], stopped["reason"]) == ("failed", "false: exit code 1")
     assert hold.service("web")["pid"] == pid
-    went_on = hold.ask("run_workflow", name="go-on")
+    went_on = ended(hold, "run_workflow", name="go-on")
     assert outcomes(went_on) == ["done", "failed", "done"]
     assert went_on["outcome"] == "failed"
     assert hold.service("web")["pid"] != pid
-    late = hold.ask("run_workflow", name="hasty")
+    late = ended(hold, "run_workflow", name="hasty")
     assert outcomes(late) == ["timeout", "skipped"]
-    assert outcomes(hold.ask("run_workflow", name="waiting")) == ["failed"]
+    assert outcomes(ended(hold, "run_workflow", name="waiting")) == ["failed"]
     assert "not done: restart web" in hold.cli("workflow", "stop", expect=1).stdout
 
 

@@ -243,6 +243,8 @@ class Idempotency:
             return
         known = error if isinstance(error, HoldfastError) else HoldfastError(str(error))
         given.error = known.as_fields()
+        if len(_encode(given.error)) > LONGEST_ANSWER:
+            del given.error["details"]
         self._remember(name)
 
     def _remember(self, name: str) -> None:

@@ -132,7 +132,7 @@ class TcpConnection(LineConnection):
         async with self._looking:
             peer = await asyncio.to_thread(tcp_peers.find, ours, theirs)
         local = self._application.identities.identify_local(peer, Door.TCP)
-        if local is not None and self._token is None:
+        if local is not None and self._token is None and not self._wrong_tokens:
             self._actor = local
 
     def data_received(self, data: bytes) -> None:
@@ -250,6 +250,9 @@ class TcpConnection(LineConnection):
             actor = self._application.identities.identify_token(token, Door.TCP)
         except Refused:
             self._wrong_tokens += 1
+            if request.name == "token":
+                # Whoever means to be somebody is not taken for somebody else.
+                self._actor, self._token = _VISITOR, None
             raise
         self._is_known = True
         if self._account != actor.account:

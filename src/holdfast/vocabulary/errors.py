@@ -42,6 +42,13 @@ class Failed(HoldfastError):
     """What was asked could not be done."""
 
 
+class CommandFailed(Failed):
+    """A command that was to be run failed, or was ended; `details` tells step by step how it
+    went, with what each printed."""
+
+    code = "command_failed"
+
+
 class UsageError(HoldfastError):
     """The request itself is malformed."""
 
@@ -181,6 +188,7 @@ EXIT_CODES: dict[str, int] = {
     kind.code: kind.exit_code
     for kind in (
         HoldfastError,
+        CommandFailed,
         UsageError,
         UnknownService,
         NotFound,

@@ -22,7 +22,7 @@ from holdfast.secrets.redaction import HIDDEN, redact, redact_arguments, redact_
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.command import Command, Door, Effect, Result
 from holdfast.vocabulary.configuration import ReloadResult
-from holdfast.vocabulary.errors import NOTHING_DONE, HoldfastError
+from holdfast.vocabulary.errors import NOTHING_DONE, CommandFailed, HoldfastError
 from holdfast.vocabulary.services import Outcomes
 from holdfast.vocabulary.workflows import WorkflowResult
 
@@ -371,6 +371,8 @@ def _changed_nothing(end: Result | BaseException) -> bool:
 
 
 def _outcome(end: Result | BaseException) -> str:
+    if isinstance(end, CommandFailed):
+        return str(end.details["outcome"])
     if isinstance(end, HoldfastError):
         return end.code
     if isinstance(end, BaseException):

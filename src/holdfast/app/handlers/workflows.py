@@ -25,7 +25,7 @@ from holdfast.rules import workflows as rules
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.command import Command, Done, Result
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.errors import CommandFailed, UsageError
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.services import Restart
 from holdfast.vocabulary.specs.settings import Settings
@@ -213,7 +213,19 @@ def _answer(
 
 
 async def _wait(context: Context, activity: Activity) -> WorkflowResult:
-    return _complete(context, await asyncio.shield(activity.result))
+    """Return how it went; raise CommandFailed with the same inside unless all of it was done."""
+    result = _complete(context, await asyncio.shield(activity.result))
+    if result.outcome == "done":
+        return result
+    what = result.steps[0].what if activity.procedure.is_single else result.name
+    skipped = sum(step.outcome == "skipped" for step in result.steps)
+    left = f"; {skipped} further steps were not begun" if skipped else ""
+    raise CommandFailed(
+        f"{what} {'failed' if result.outcome == 'failed' else 'was cancelled'}"
+        + (f": {result.reason}" if result.reason else ""),
+        f"`details` tells what each step printed{left}",
+        msgspec.to_builtins(result),
+    )
 
 
 async def _follow(
