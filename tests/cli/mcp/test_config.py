@@ -58,7 +58,7 @@ def test_what_is_there_stays_with_a_backup(home: Path) -> None:
 
 def test_toml_keeps_every_other_line(home: Path) -> None:
     """Comments, other tables, and lists over several lines."""
-    path = home / ".codex" / "config.toml"
+    path = home / "project" / ".codex" / "config.toml"
     path.parent.mkdir()
     path.write_text(
         '# mine\nmodel = "m"\n\n[mcp_servers.holdfast]\ncommand = "old"\nargs = [\n  "a",\n]\n'
@@ -124,7 +124,7 @@ def test_what_would_not_stay_as_it_is_is_left_alone(
         monkeypatch.setitem(sys.modules, "tomllib", None)
     elif not is_json:
         pytest.importorskip("tomllib")
-    path = home / "project/.mcp.json" if is_json else home / ".codex/config.toml"
+    path = home / "project/.mcp.json" if is_json else home / "project/.codex/config.toml"
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     assert main(["mcp", "config", "claude" if is_json else "codex", "--write"]) == 1
@@ -139,7 +139,7 @@ def test_what_the_user_added_to_our_table_stays(
     """With its line ends; also where its key begins like one of ours."""
     if not has_parser:
         monkeypatch.setitem(sys.modules, "tomllib", None)
-    path = home / ".codex/config.toml"
+    path = home / "project/.codex/config.toml"
     path.parent.mkdir()
     added = b"command_timeout = 5\r\nargs_more = 1\r\n[mcp_servers.holdfast.env]\r\nA = 1\r\n"
     before = b'[mcp_servers.holdfast] # mine\r\ncommand = "x"\r\n' + added
@@ -158,3 +158,39 @@ def test_toolsets_are_named(text: str) -> None:
     with pytest.raises(UsageError, match="toolset"):
         parse_toolsets(text)
     assert parse_toolsets("git, process") == ["git", "process"]
+
+
+def test_codex_lets_its_tools_pass(home: Path) -> None:
+    """In the project's file: the approval mode, and the variables that tell where Holdfast runs.
+    What the user changed of it stays."""
+    assert main(["mcp", "config", "codex", "--write"]) == 0
+    path = home / "project/.codex/config.toml"
+    text = path.read_text()
+    assert 'default_tools_approval_mode = "approve"' in text
+    assert '"XDG_STATE_HOME"' in text
+    path.write_text(text.replace('"approve"', '"prompt"'))
+    assert main(["mcp", "config", "codex", "--write", "--start"]) == 0
+    assert 'default_tools_approval_mode = "prompt"' in path.read_text()
+    assert path.read_text().count("env_vars") == 1
+    assert not (home / ".codex").exists()
+
+
+@pytest.mark.parametrize("client", [name for name, one in CLIENTS.items() if one.is_users])
+def test_the_entry_of_another_project_stays(
+    client: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a file of the user each project has an entry of its own."""
+    path = home / CLIENTS[client].file[2:]
+    assert main(["mcp", "config", client, "--write"]) == 0
+    first = json.loads(path.read_text())[CLIENTS[client].section]
+    for folder in ("a/shop", "b/shop"):
+        (home / folder).mkdir(parents=True)
+        (home / folder / "holdfast.yaml").write_text("services: {}\n")
+        monkeypatch.chdir(home / folder)
+        for _ in range(2):
+            assert main(["mcp", "config", client, "--write"]) == 0
+    servers = json.loads(path.read_text())[CLIENTS[client].section]
+    assert list(servers) == ["holdfast", "holdfast-shop", "holdfast-shop-2"]
+    assert servers["holdfast"] == first["holdfast"]
+    assert str(home / "a/shop") in servers["holdfast-shop"]["args"]
+    assert str(home / "b/shop") in servers["holdfast-shop-2"]["args"]
