@@ -42,6 +42,7 @@ from holdfast.engine.authority.approvals import REPLACED, ApprovalQueue
 from holdfast.engine.authority.authority import Authority
 from holdfast.engine.authority.lockdown import LockdownSwitch
 from holdfast.engine.authority.modes import Modes
+from holdfast.engine.banners import BannerMemory
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.file_watches import FileWatches
 from holdfast.engine.gate.gate import Gate
@@ -56,6 +57,7 @@ from holdfast.engine.metrics.monitor import monitor_for
 from holdfast.engine.output.log_sizes import LogSizes
 from holdfast.engine.output.subscriptions import OutputSubscriptions
 from holdfast.engine.ports import PortLeases, in_thread_of
+from holdfast.engine.preferences import PreferenceStore
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.environment import Clock, Environment
 from holdfast.engine.runner.observers import RunObservers
@@ -119,6 +121,8 @@ class Supervisor:
             reserve=lambda seq: link.keep(keeper_memory.SEQUENCE, str(seq)),
             on_replaced=self._on_database_replaced,
         )
+        self._banners = BannerMemory(link.keep, self._clock.time)
+        self._preferences = PreferenceStore(self._store.set_meta)
         self._settings = CurrentSettings(link)
         self._resources = monitor_for(link, self._store, self._clock, self._loop, self._state)
 
@@ -274,6 +278,8 @@ class Supervisor:
             schedules=self._schedules,
             workflows=self._workflows,
             alerting=self._alerting,
+            banners=self._banners,
+            preferences=self._preferences,
             tokens=self._tokens,
             sessions=self._sessions,
             idempotency=Idempotency(self._link, self._clock),
@@ -342,6 +348,8 @@ class Supervisor:
         loaded = self._store.load(int(kept.get(keeper_memory.SEQUENCE) or 0), exits)
         self._bus.last_seq = self._store.last_seq
         own_log.restore(kept)
+        self._banners.restore(kept)
+        self._preferences.restore(loaded.meta)
         self._alerting.restore(kept, loaded.meta, self._store.last_seq)
         if self._store.database.moved_aside:
             self._report_replaced_database()
@@ -435,6 +443,7 @@ class Supervisor:
 
     def _publish(self, events: list[Event]) -> None:
         self._bus.publish(events)
+        self._banners.take(events)
         self._resources.counters.stored(events)
         if not self._unlogged:
             # A caller that waits for an answer must not wait for Holdfast's own log, too.

@@ -36,7 +36,7 @@ def test_a_supervisor_starts_and_ends_on_a_full_disk(hold: Hold, full_disk: Path
         after = hold.json("status")
         assert after["services"]["web"]["pid"] == before["services"]["web"]["pid"]
         hold.cli("restart", "web")
-        wait_for(lambda: "history cannot be written: " in hold.cli("status").stdout)
+        wait_for(lambda: "History cannot be written: " in hold.cli("status").stdout)
         assert not list((full_disk / "state").glob("*.corrupt-*"))
         (full_disk / "ballast").unlink()
         wait_for(

@@ -18,7 +18,8 @@ VIEW = frozenset({
     *("explain", "metrics", "health_check", "ports", "read_file", "list_files", "file_changes"),
     *("open_session", "renew_session", "hold_session", "close_session", "list_sessions"),
     *("search", "search_logs", "git_status", "git_diff", "git_log", "git_show", "git_blame"),
-    *("git_branches", "checkpoints"),
+    *("git_branches", "checkpoints", "banners", "dependencies", "preferences"),
+    "set_preferences",
 })  # fmt: skip
 OPERATE = frozenset({
     *("start", "stop", "restart", "pause", "resume", "signal", "remove", "prune", "reload"),
@@ -26,6 +27,7 @@ OPERATE = frozenset({
     *("execute_command", "run_workflow", "cancel_workflow", "scale", "rolling_restart"),
     *("write_file", "edit_file", "apply_patch", "undo_files", "git_add", "git_commit"),
     *("git_restore", "git_switch", "git_stash", "git_tag", "checkpoint", "restore_checkpoint"),
+    "dismiss_banner",
 })  # fmt: skip
 ADMINISTER = frozenset({
     *("up", "run", "adopt", "upgrade", "shutdown", "create_token", "list_tokens"),
@@ -52,6 +54,7 @@ OWN_STAY = frozenset({
 LETS_IN = frozenset({*OWN_STAY, "log_in", "open_session"})
 CHANGING_VIEWS = frozenset({
     *("log_in", "log_out", "hand_over", "open_session", "renew_session", "close_session"),
+    "set_preferences",
 })  # fmt: skip
 """What a viewer changes: its own coming and going."""
 READING_MORE = frozenset({"approvals", "policies", "list_tokens", "check_access", "audit"})

@@ -24,6 +24,7 @@ _NAMED: dict[str, Any] = {
     "argv_prefix": ["true"],
     "import_path": [],
     "data": "",
+    "values": {"theme": "dark"},
     "cols": 80,
     "rows": 24,
 }

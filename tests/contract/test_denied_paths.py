@@ -31,7 +31,7 @@ NOT_PATHS = frozenset({
     *("about", "door", "asked", "by", "reason", "mode", "approval", "workflow", "client"),
     *("fate", "session", "content", "encoding", "etag", "edits", "change", "pattern", "type"),
     *("case", "rev", "message", "branch", "action", "tag", "note", "checkpoint", "instances"),
-    *("who", "arguments"),
+    *("who", "arguments", "banner", "values"),
 })  # fmt: skip
 ELSEWHERE: dict[tuple[str, str], str] = {
     ("create_token", "paths"): "patterns of what the token may touch; no file is looked at",

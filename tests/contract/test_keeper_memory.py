@@ -16,9 +16,9 @@ LISTS = {SOURCE / "adapters" / "keeper_memory.py", SOURCE / "keeper" / "memory.p
 ELSEWHERE = {"src/holdfast/app/handlers/workflows.py": ["workflow:"]}
 # Every upgrade reads what the version before it kept: add keys here, never change one.
 SINGLE = {
-    "approved_configuration", "audit_head", "caller", "config", "keeper", "lockdown", "log_format",
-    "log_level", "mode_by_hand", "mode_from", "seq", "settings", "shutdown",
-    "supervisor_environment", "upgrade_from",
+    "approved_configuration", "audit_head", "caller", "config", "dismissed_banners", "keeper",
+    "lockdown", "log_format", "log_level", "mode_by_hand", "mode_from", "seq", "settings",
+    "shutdown", "supervisor_environment", "upgrade_from",
 }  # fmt: skip
 PREFIXES = {
     "approval:", "condition:", "desired:", "environ:", "good:", "heard:", "listen:", "overlap:",

@@ -95,6 +95,9 @@ owner = KeyFamily("owner:")
 workflow = KeyFamily("workflow:")
 """`engine.workflows`, by activity: a workflow or command that is under way."""
 
+DISMISSED_BANNERS = "dismissed_banners"
+"""`engine.banners`: ids of banners that somebody put away, as a list."""
+
 # Authority and audit.
 
 MODE_BY_HAND = "mode_by_hand"

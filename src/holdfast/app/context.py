@@ -18,6 +18,7 @@ from holdfast.app.idempotency import Idempotency
 from holdfast.engine.admission.host_capacity import HostCapacity
 from holdfast.engine.alerts.alerting import Alerting
 from holdfast.engine.authority.authority import Authority
+from holdfast.engine.banners import BannerMemory
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.gate.gate import Gate
 from holdfast.engine.health.monitor import HealthMonitor
@@ -26,6 +27,7 @@ from holdfast.engine.instances.scaling import Scaling
 from holdfast.engine.metrics.monitor import ResourceMonitor
 from holdfast.engine.output.log_sizes import LogSizes
 from holdfast.engine.output.subscriptions import OutputSubscriptions
+from holdfast.engine.preferences import PreferenceStore
 from holdfast.engine.roster import Roster
 from holdfast.engine.schedules import Schedules
 from holdfast.engine.secrets import ConfiguredSecrets
@@ -62,6 +64,8 @@ class Context(msgspec.Struct, kw_only=True, frozen=True, eq=False, weakref=True)
     schedules: Schedules
     workflows: WorkflowRunner
     alerting: Alerting
+    banners: BannerMemory
+    preferences: PreferenceStore
     tokens: Tokens
     sessions: Sessions
     idempotency: Idempotency

@@ -30,7 +30,15 @@ READS = frozenset(
         *("alerts", "explain", "metrics", "ports", "list_sessions", "workflows"),
         *("read_file", "list_files", "file_changes", "search", "search_logs", "checkpoints"),
         *("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
-        *("get_mode", "approvals", "list_tokens", "audit"),
+        *(
+            "banners",
+            "dependencies",
+            "preferences",
+            "get_mode",
+            "approvals",
+            "list_tokens",
+            "audit",
+        ),
     }
 )
 """Commands that only read: after a lost connection they are asked again as they are."""

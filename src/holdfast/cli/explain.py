@@ -6,7 +6,6 @@ import shlex
 
 from holdfast.cli.call import Call
 from holdfast.cli.parser.verbs import Option, Verb
-from holdfast.cli.status import notices_of
 from holdfast.cli.terminal import durations, screen
 
 TYPE_CHECKING = False
@@ -37,8 +36,9 @@ def explain(call: Call) -> int:
     if call.is_json:
         call.emit(result)
         return 0
-    for notice in notices_of(result, call.paint):
-        call.say(notice)
+    if lockdown := result.get("lockdown"):
+        text = f"LOCKED DOWN: {lockdown['reason']}, by {lockdown['by']} (holdfast unlock)"
+        call.say(call.paint(text, "red"))
     explanations: list[dict[str, Any]] = result["explanations"]
     if service is None:
         _summarise(call, explanations, result["fine"])

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 HEADS = ("SERVICE", "STATE", "PID", "UPTIME", "RESTARTS", "DETAIL")
 TREE_HEADS = ("SERVICE", "PID", "STATE", "MEMORY", "CPU", "COMMAND")
 HOLDFAST_HEADS = ("PROJECT", "STATE", "KEEPER", "SERVICES", "VERSION", "STATE FOLDER")
+BANNER_COLOURS = {"error": "red", "warning": "yellow", "success": "green"}
 TROUBLED = frozenset({"failed", "backoff"})
 ANSWER_SECONDS = 0.5
 """How long `ls` waits for each Holdfast."""
@@ -92,19 +93,19 @@ def doors_of(supervisor: dict[str, Any]) -> list[str]:
 
 
 def notices_of(supervisor: dict[str, Any], paint: screen.Paint) -> list[str]:
-    """What concerns all services, above the table."""
+    """What concerns everybody, above the table."""
     lines = []
-    if lockdown := supervisor.get("lockdown"):
-        since = f" since {_moment(lockdown['since'])}" if lockdown.get("since") else ""
-        text = f"LOCKED DOWN{since} by {lockdown['by']}: {lockdown['reason']} (holdfast unlock)"
-        lines.append(paint(text, "red"))
-    if why := supervisor.get("unrecorded"):
-        lines.append(paint(f"history cannot be written: {why} (holdfast doctor)", "red"))
-    if unclaimed := supervisor.get("unclaimed"):
-        processes = screen.process_list(unclaimed)
-        lines.append(paint(f"belongs to no service: {processes} (holdfast down ends it)", "yellow"))
-    if waiting := supervisor.get("approvals"):
-        lines.append(paint(f"waiting for approval: {waiting} (holdfast approvals)", "yellow"))
+    for banner in supervisor.get("banners") or ():
+        text = banner["title"]
+        if progress := banner.get("progress"):
+            text += f", step {progress['step']} of {progress['steps']}: {progress['what']}"
+        if banner.get("detail"):
+            text += f": {banner['detail']}"
+        if banner.get("since"):
+            text += f", since {_moment(banner['since'])}"
+        if banner.get("hint"):
+            text += f" ({banner['hint']})"
+        lines.append(paint(text, BANNER_COLOURS.get(banner["severity"], "dim")))
     return lines
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.vocabulary.banners import Banner
 from holdfast.vocabulary.command import Command, Effect, Permission, Result
 from holdfast.vocabulary.readers import reader
 
@@ -31,6 +32,8 @@ class SupervisorStatus(Result, frozen=True, kw_only=True):
     """Names that stand for several services: of instances, `group:NAME`, `tag:NAME`."""
     alerts: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
     """How many are open of each severity; unset: none."""
+    banners: list[Banner] | msgspec.UnsetType = msgspec.UNSET
+    """What concerns everybody now, the most urgent first; unset: nothing does."""
     runtime_mode: str = "proxy"
     lockdown: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     """The emergency lockdown in force: `reason`, `by`, `since`; unset: none."""

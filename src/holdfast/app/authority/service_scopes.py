@@ -16,9 +16,12 @@ from msgspec.structs import replace
 from holdfast.app.registry import Answer
 from holdfast.engine.roster import Roster
 from holdfast.vocabulary.actors import Actor, Target
+from holdfast.vocabulary.banners import Banner
 from holdfast.vocabulary.command import Command, Permission, Result
 from holdfast.vocabulary.errors import Refused, UnknownService
 
+_FOR_EVERYBODY = ("lockdown", "switch", "restart")
+"""Kinds of banners that name no other service."""
 MaySee = Callable[[str], bool]
 """Whether the caller may see the service of this name."""
 
@@ -73,6 +76,8 @@ def limit_answer(answer: Answer, may_see: MaySee, session: str | None) -> Answer
 
 def limit_result(result: Result, may_see: MaySee, session: str | None) -> Result:
     from holdfast.vocabulary.alerts import AlertsResult
+    from holdfast.vocabulary.banners import BannersResult
+    from holdfast.vocabulary.dependencies import DependenciesResult
     from holdfast.vocabulary.ports import PortsResult
     from holdfast.vocabulary.services import StatusResult, WrittenStatus
     from holdfast.vocabulary.sessions import SessionsResult
@@ -88,6 +93,7 @@ def limit_result(result: Result, may_see: MaySee, session: str | None) -> Result
                 selectors=msgspec.UNSET,
                 alerts=msgspec.UNSET,
                 unclaimed=msgspec.UNSET,
+                banners=_visible_banners(result.supervisor.banners or [], may_see) or msgspec.UNSET,
             )
             return replace(result, supervisor=supervisor)
         case AlertsResult():
@@ -95,6 +101,10 @@ def limit_result(result: Result, may_see: MaySee, session: str | None) -> Result
         case WorkflowsResult():
             # Workflows and commands of the configuration are about all services.
             return replace(result, workflows={}, commands={}, under_way=[])
+        case BannersResult():
+            return replace(result, banners=_visible_banners(result.banners, may_see))
+        case DependenciesResult():
+            return result.only(may_see)
         case PortsResult():
             visible = [port for port in result.ports if port.service and may_see(port.service)]
             return replace(result, ports=visible)
@@ -102,6 +112,15 @@ def limit_result(result: Result, may_see: MaySee, session: str | None) -> Result
             own = [info for info in result.sessions if info.session == session]
             return replace(result, sessions=own)
     return result
+
+
+def _visible_banners(found: list[Banner], may_see: MaySee) -> list[Banner]:
+    """Return the banners about visible services, and those that concern every caller."""
+    return [
+        one
+        for one in found
+        if (one.kind in _FOR_EVERYBODY if one.service is None else may_see(one.service))
+    ]
 
 
 def without_suggestions(error: UnknownService) -> UnknownService:

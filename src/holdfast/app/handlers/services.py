@@ -19,6 +19,7 @@ from holdfast.adapters.output import RunLines
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.search.matcher import Matcher, check_expression
 from holdfast.app.context import Context
+from holdfast.app.handlers.banners import current_banners
 from holdfast.app.registry import handles
 from holdfast.engine.output.subscriptions import SILENCE_SECONDS, OutputSubscription
 from holdfast.engine.runner import views
@@ -81,6 +82,7 @@ def _status(context: Context, command: Status) -> WrittenStatus:
             config=context.workspace.configuration_path,
             selectors=roster.labels() or msgspec.UNSET,
             alerts=context.alerting.alerts.counts() or msgspec.UNSET,
+            banners=current_banners(context) or msgspec.UNSET,
             doors=context.doors,
             **context.authority.status(),
             door_notes=door_notes(context) or msgspec.UNSET,

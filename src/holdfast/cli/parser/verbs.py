@@ -28,8 +28,8 @@ CONTENTS: dict[str, dict[str, str]] = {
         "ps": "status", "runs": "history", "attach": "attach", "ls": "status",
     },
     "Understand": {
-        "explain": "explain", "alerts": "alerts", "top": "metrics", "metrics": "metrics",
-        "audit": "security",
+        "explain": "explain", "graph": "dependencies", "alerts": "alerts", "top": "metrics",
+        "metrics": "metrics", "audit": "security",
     },
     "Act": {
         "start": "services", "stop": "services", "restart": "services", "pause": "services",

@@ -35,6 +35,7 @@ _AT_REST = ("pending", "stopped", "exited", "failed")
 _FINISHED = ("stopped", "exited")
 _MOST_FINISHED = 3
 _MOST_LINES = 2000
+_LONGEST_BANNER = 240
 _ENDED = ("exited", "failed", "stopped", "backoff")
 
 
@@ -48,6 +49,7 @@ async def status(call: ToolCall, given: StatusArguments) -> Answer:
     services: dict[str, dict[str, Any]] = result["services"]
     finished = [] if given.names else [name for name in services if _is_finished(services[name])]
     services = {name: one for name, one in services.items() if name not in finished}
+    notices = [banner_line(one) for one in result["supervisor"].get("banners") or ()]
     me = None
     if any(one.get("owner") for one in services.values()):
         me = await call.client.identity()
@@ -61,7 +63,17 @@ async def status(call: ToolCall, given: StatusArguments) -> Answer:
     if given.detail:
         for name, one in list(services.items())[:_DETAILED]:
             lines += await _detail(call, name, one)
-    return Answer("\n".join(lines or ["no services"]))
+    return Answer("\n".join([*notices, *(lines or ["no services"])]))
+
+
+def banner_line(banner: dict[str, Any]) -> str:
+    """Return what a banner says in one line."""
+    parts = [banner["title"]]
+    if progress := banner.get("progress"):
+        parts.append(f"step {progress['step']} of {progress['steps']}, {progress['what']}")
+    if banner.get("detail"):
+        parts.append(banner["detail"])
+    return f"! {': '.join(parts)}"[:_LONGEST_BANNER]
 
 
 def _is_finished(status: dict[str, Any]) -> bool:
