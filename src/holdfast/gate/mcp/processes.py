@@ -49,7 +49,7 @@ async def status(call: ToolCall, given: StatusArguments) -> Answer:
     services: dict[str, dict[str, Any]] = result["services"]
     finished = [] if given.names else [name for name in services if _is_finished(services[name])]
     services = {name: one for name, one in services.items() if name not in finished}
-    notices = [banner_line(one) for one in result["supervisor"].get("banners") or ()]
+    notices = [banner_line(one) for one in (result.get("supervisor") or {}).get("banners") or ()]
     me = None
     if any(one.get("owner") for one in services.values()):
         me = await call.client.identity()
