@@ -15,7 +15,7 @@ from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.rules.banners import Rolling
 from holdfast.vocabulary.banners import Banner
-from holdfast.vocabulary.events import Event, Kind
+from holdfast.vocabulary.events import Event, EventKind
 
 NOTICE_SECONDS = 10.0
 SWITCH_SECONDS = 60.0
@@ -75,27 +75,27 @@ class BannerMemory:
     def _take(self, event: Event) -> None:
         data = event.data
         match event.kind:
-            case Kind.MODE_SWITCHING:
+            case EventKind.MODE_SWITCHING:
                 what = f"from {data.get('from')} to {data.get('to')}, by {data.get('by')}"
                 self._add(event, "switch", "info", "Mode switching…", what, SWITCH_SECONDS)
-            case Kind.MODE_SWITCHED:
+            case EventKind.MODE_SWITCHED:
                 title = f"The mode is {data.get('to')}"
                 self._add(event, "switch", "success", title, f"it was {data.get('from')}")
-            case Kind.HOLDFAST_STOPPING:
+            case EventKind.HOLDFAST_STOPPING:
                 self._add(event, "restart", "warning", "Holdfast is stopping", "", SWITCH_SECONDS)
-            case Kind.HOLDFAST_UPGRADED:
+            case EventKind.HOLDFAST_UPGRADED:
                 what = f"from {data.get('from')} to {data.get('to')}"
                 self._add(event, "notice", "success", "Holdfast was upgraded", what)
-            case Kind.CONFIG_RELOADED:
+            case EventKind.CONFIG_RELOADED:
                 title = "The configuration was reloaded"
                 self._add(event, "configuration", "success", title, _reloaded(data))
-            case Kind.WORKFLOW_FINISHED if data.get("outcome") == "done":
+            case EventKind.WORKFLOW_FINISHED if data.get("outcome") == "done":
                 self._add(event, "workflow", "success", f"{data.get('name')} is done")
-            case Kind.ROLLING_STEP:
+            case EventKind.ROLLING_STEP:
                 since = event.time if self.rolling is None else self.rolling.since
                 step, steps = int(data.get("step") or 0), int(data.get("of") or 0)
                 self.rolling = Rolling(event.service or "?", step, steps, since)
-            case Kind.ROLLING_FINISHED:
+            case EventKind.ROLLING_FINISHED:
                 self.rolling = None
                 self._rolled(event)
             case _:
