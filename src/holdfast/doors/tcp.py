@@ -243,6 +243,8 @@ class TcpConnection(LineConnection):
     def _actor_of(self, request: TcpRequest) -> Actor:
         token = request.token or self._token
         if token is None:
+            if self._wrong_tokens:
+                return _VISITOR  # a client that has shown a wrong token is not taken for the owner
             is_valid = self._application.identities.is_valid(self._actor)
             return self._actor if is_valid else _VISITOR
         try:
@@ -266,7 +268,8 @@ class TcpConnection(LineConnection):
 
     async def _answer(self, request: TcpRequest, actor: Actor) -> None:
         if actor is _VISITOR:
-            self._application.identities.refuse_stranger(Door.TCP, request.name)
+            if not self._wrong_tokens:  # a wrong token is on record already
+                self._application.identities.refuse_stranger(Door.TCP, request.name)
             raise token_needed(Door.TCP)
         key = request.fields.pop("key", None)
         command = codec.command_from(request.name, request.fields)
