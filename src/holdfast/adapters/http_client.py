@@ -165,8 +165,10 @@ def _headers(
     ours["user-agent"] = "holdfast"
     if body:
         ours["content-length"] = str(len(body))
-    together = {**{name: it for name, it in ours.items() if name not in names}, **headers}
-    yield from ((name.encode("latin-1", "replace"), it.encode()) for name, it in together.items())
+    together = {**{name: value for name, value in ours.items() if name not in names}, **headers}
+    yield from (
+        (name.encode("latin-1", "replace"), value.encode()) for name, value in together.items()
+    )
 
 
 async def _answer(

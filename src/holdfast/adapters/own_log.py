@@ -302,7 +302,7 @@ class _Json(logging.Formatter):
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
     """Return what was given as `extra`, by `facts` or directly."""
-    known = {name: it for name, it in record.__dict__.items() if name not in _OF_EVERY_RECORD}
+    known = {name: fact for name, fact in record.__dict__.items() if name not in _OF_EVERY_RECORD}
     known.update(known.pop("facts", {}))
     return known
 

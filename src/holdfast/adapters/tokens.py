@@ -259,7 +259,7 @@ class Tokens:
             kind="browser", page_digest=digest_of(page),
         )  # fmt: skip
         token = msgspec.structs.replace(made.token, name=f"browser {made.token.id}")
-        others = {key: it for key, it in valid.items() if key != link}
+        others = {key: other for key, other in valid.items() if key != link}
         self._store({**others, token.id: token})
         return NewToken(token, made.text), page
 

@@ -183,9 +183,10 @@ class Survivors:
     def _doubt(self, name: str, processes: list[ProcessName]) -> None:
         """Start nothing of this service, because one of these processes may be a run of it."""
         told = ", ".join(
-            f"{it['pid']} ({it['name']})" if it.get("name") else str(it["pid"]) for it in processes
+            f"{process['pid']} ({process['name']})" if process.get("name") else str(process["pid"])
+            for process in processes
         )
-        pids = " ".join(str(it["pid"]) for it in processes)
+        pids = " ".join(str(process["pid"]) for process in processes)
         word = "process" if len(processes) == 1 else "one of the processes"
         self._doubts[name] = (
             f"{word} {told} may be a run of {name} from before Holdfast was killed; nothing is "
@@ -262,7 +263,7 @@ class Survivors:
 
 
 def _is_in(run: OpenRun, strays: list[PredecessorRun]) -> bool:
-    return any(it["run_id"] == run.run_id and it["start_time"] for it in strays)
+    return any(stray["run_id"] == run.run_id and stray["start_time"] for stray in strays)
 
 
 def unknown_exit(run: OpenRun) -> ExitFacts:

@@ -27,7 +27,7 @@ def read(path: str, text: str) -> Findings:
     tool = str(declared.value).partition("@")[0] if declared is not None else ""
     if tool not in ("npm", "pnpm", "yarn", "bun"):
         tool = next(
-            (it for lock, it in _LOCKS if os.path.exists(os.path.join(folder, lock))), "npm"
+            (name for lock, name in _LOCKS if os.path.exists(os.path.join(folder, lock))), "npm"
         )
     scripts = document.get("scripts")
     if scripts is None:

@@ -17,7 +17,7 @@ def recognises(name: str, text: str) -> bool:
         return True
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     # A YAML file of plain texts looks the same; its values do not look like programs.
-    return bool(lines) and name.endswith(".procfile") and all(_LINE.match(it) for it in lines)
+    return bool(lines) and name.endswith(".procfile") and all(_LINE.match(line) for line in lines)
 
 
 def read(path: str, text: str) -> Findings:

@@ -304,7 +304,7 @@ class StateStore:
             _log.error("history could not be written for long; its oldest entries are dropped")
         # A tenth more, so that this is rare.
         lost = excess + MOST_HELD // 10
-        seqs = [it[0] for sql, it in self._statements[:lost] if sql is state_tables.SAVE_EVENT]
+        seqs = [row[0] for sql, row in self._statements[:lost] if sql is state_tables.SAVE_EVENT]
         del self._statements[:lost]
         # Events that will not be stored are not published either.
         self._events = [event for event in self._events if not seqs or event.seq > seqs[-1]]

@@ -18,7 +18,7 @@ async def health_check(context: Context, command: HealthCheck) -> HealthResult:
     runners = [context.roster.get(name) for name in context.roster.names(command.services)]
     found = await asyncio.gather(*(_of(context, runner) for runner in runners))
     return HealthResult(
-        services={runner.name: it for runner, it in zip(runners, found, strict=True)}
+        services={runner.name: health for runner, health in zip(runners, found, strict=True)}
     )
 
 

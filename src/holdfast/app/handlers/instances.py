@@ -45,7 +45,7 @@ async def scale(context: Context, command: Scale, actor: Actor) -> ScaleResult:
         await context.store.written()
     wanted = [name for name in started if _is_wanted(context, name, started)]
     begun = await context.roster.start(wanted, wait=command.wait)
-    outcomes.update({name: it for name, it in begun.items() if name in started})
+    outcomes.update({name: outcome for name, outcome in begun.items() if name in started})
     told = await with_last_lines(context, outcomes)
     return ScaleResult(services=told, instances=dict(command.instances))
 

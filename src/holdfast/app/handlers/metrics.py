@@ -33,7 +33,9 @@ async def metrics(context: Context, command: Metrics) -> MetricsResult:
     await monitor.refresh()
     services = {name: _service(context, name) for name in names if name in monitor.gauges}
     if command.extras:
-        services = {name: await _with_extras(context, name, it) for name, it in services.items()}
+        services = {
+            name: await _with_extras(context, name, shown) for name, shown in services.items()
+        }
     asked: dict[str, Any] = {}
     if command.history is not None:
         since = time.time() - command.history

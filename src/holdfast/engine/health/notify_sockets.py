@@ -130,10 +130,10 @@ class NotifySockets(RunObserver):
 
     def _attend(self, name: str) -> None:
         self._open(name)
-        for who in (self._candidates.get(name), self._runners.get(name)):
-            if who is None or who.run is None or who.run.pid is None:
+        for runner in (self._candidates.get(name), self._runners.get(name)):
+            if runner is None or runner.run is None or runner.run.pid is None:
                 continue
-            run_id = who.run.run_id
+            run_id = runner.run.run_id
             self._link.release(PIPE_END + run_id)
             if PIPE + run_id in self._link.held and run_id not in self._pipes:
                 fd = self._pipes[run_id] = self._link.held[PIPE + run_id]
@@ -183,9 +183,14 @@ class NotifySockets(RunObserver):
             return
         # It speaks once; a closed end would be readable for ever.
         self._close_pipe(run_id)
-        for who in (self._candidates.get(name), self._runners.get(name)):
-            if heard and who is not None and who.run is not None and who.run.run_id == run_id:
-                self._hear(who, Message(is_ready=True))
+        for runner in (self._candidates.get(name), self._runners.get(name)):
+            if (
+                heard
+                and runner is not None
+                and runner.run is not None
+                and runner.run.run_id == run_id
+            ):
+                self._hear(runner, Message(is_ready=True))
 
     def _on_message(self, name: str, sock: socket.socket) -> None:
         try:
@@ -200,18 +205,18 @@ class NotifySockets(RunObserver):
     def _deliver(self, name: str, data: bytes, sender: Sender | None) -> None:
         known = (self._candidates.get(name), self._runners.get(name))
         speakers = [
-            (who, who.run)
-            for who in known
-            if who is not None and who.run is not None and not who.run.main_gone
+            (runner, runner.run)
+            for runner in known
+            if runner is not None and runner.run is not None and not runner.run.main_gone
         ]
-        for who, run in speakers:
+        for runner, run in speakers:
             if run.pid is not None and _belongs(sender, run):
-                self._hear(who, notify.parse(data))
+                self._hear(runner, notify.parse(data))
                 return
-        for who, run in speakers:
+        for runner, run in speakers:
             if run.pid is None:
                 # It spoke before the keeper reported its start; its pid is needed.
-                self._loop.call_soon(self._hear_later, who, run, data, sender)
+                self._loop.call_soon(self._hear_later, runner, run, data, sender)
                 return
         for _, run in speakers[-1:]:
             self._refuse(name, run, sender)

@@ -94,7 +94,7 @@ class Rolling:
             if outcome.outcome != "restarted":
                 reason = f"{name}: {outcome.reason or outcome.outcome}"
                 break
-        restarted = [name for name, it in outcomes.items() if it.outcome == "restarted"]
+        restarted = [name for name, outcome in outcomes.items() if outcome.outcome == "restarted"]
         data: dict[str, Any] = {"restarted": restarted, "remaining": remaining, "reason": reason}
         self._recorder.event(EventKind.ROLLING_FINISHED, **data)
         for name in remaining:

@@ -43,7 +43,7 @@ class Scaling:
 
     def unfinished(self) -> dict[str, int]:
         """Return services whose instances an earlier supervisor had still to start or stop."""
-        return {name: it.wanted for name, it in self._scales.items() if not it.is_done}
+        return {name: scale.wanted for name, scale in self._scales.items() if not scale.is_done}
 
     def wanted(self, name: str, template: Template) -> int:
         """Return how many instances there should be."""
@@ -90,9 +90,9 @@ class Scaling:
     def differences(self) -> dict[str, str]:
         """Return in words what differs from the configuration."""
         return {
-            name: f"scaled to {it.wanted}, configured {it.configured}"
-            for name, it in self._scales.items()
-            if it.wanted != it.configured
+            name: f"scaled to {scale.wanted}, configured {scale.configured}"
+            for name, scale in self._scales.items()
+            if scale.wanted != scale.configured
         }
 
     def held(self, templates: Mapping[str, Template]) -> dict[str, str]:

@@ -60,11 +60,16 @@ class UnclaimedProcesses:
         known = self._children.known_children()
         pids = [pid for pid in host.own_children() if pid not in known]
         orphans = map(host.process, pids[:_MOST_LOOKED_AT] if is_rough else pids)
-        found = [it for it in orphans if it is not None and it.is_alive]
+        found = [orphan for orphan in orphans if orphan is not None and orphan.is_alive]
         if self._scans:
-            found += [it for it in self._beneath_ceiling(is_rough) if it.pid not in pids]
+            beneath = self._beneath_ceiling(is_rough)
+            found += [process for process in beneath if process.pid not in pids]
         trees = [run.tree for run in self._children.runs.values()]
-        return [it for it in found if not is_owned(it, trees) and not self._is_above(it)]
+        return [
+            process
+            for process in found
+            if not is_owned(process, trees) and not self._is_above(process)
+        ]
 
     def end(self, grace: float, loop: Loop, then: Callable[[], None]) -> None:
         """End them and everything that they started. `then` is called when that is done."""
@@ -73,7 +78,7 @@ class UnclaimedProcesses:
             return
 
         def on_done(report: list[EndedProcess], seconds: float, is_empty: bool) -> None:
-            told = ", ".join(f"{it['name']} ({it['pid']}): {it['how']}" for it in report)
+            told = ", ".join(f"{one['name']} ({one['pid']}): {one['how']}" for one in report)
             stderr.say(f"ended what belonged to no run: {told}")
             then()
 
@@ -97,19 +102,23 @@ class UnclaimedProcesses:
         if not is_rough or began >= self._scan_due:
             self._scanned, ended = self._scan(), time.monotonic()
             self._scan_due = ended + max(_FRESH_SECONDS, (ended - began) / _LARGEST_SHARE)
-        return [it for it in self._scanned if host.is_alive(it)]
+        return [process for process in self._scanned if host.is_alive(process)]
 
     def _scan(self) -> list[Process]:
         """Processes with a ceiling of ours, which no other Holdfast has, that descend neither from
         us nor from another such process."""
-        everybody = {it.pid: it for it in host.all_processes() if it.session and it.is_alive}
+        everybody = {
+            process.pid: process
+            for process in host.all_processes()
+            if process.session and process.is_alive
+        }
         ours = {os.getpid(), *self._children.known_children()}
         found = {
             pid: process
             for pid, process in everybody.items()
             if not _is_below(process, ours, everybody) and self._is_ours(process)
         }
-        return [it for it in found.values() if it.ppid not in found]
+        return [process for process in found.values() if process.ppid not in found]
 
     def _is_ours(self, process: Process) -> bool:
         limits = run_marks.read(process.pid)

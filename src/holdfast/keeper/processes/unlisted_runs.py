@@ -97,8 +97,9 @@ class UnlistedRuns:
         wanted = {facts["run_id"]: facts for facts in pending if self._is_new(facts["run_id"])}
         if not wanted:
             return
-        found = {it.run_id: it for it in find(lambda it: it[RUN_ID] in wanted, self._barred())}
-        found.update((it.run_id, it) for it in self._recorded() if it.run_id in wanted)
+        strays = find(lambda marks: marks[RUN_ID] in wanted, self._barred())
+        found = {stray.run_id: stray for stray in strays}
+        found.update((run.run_id, run) for run in self._recorded() if run.run_id in wanted)
         for stray in found.values():
             asked = wanted[stray.run_id]
             facts = {**asked, **stray.facts(), "number": asked.get("number") or stray.number}
@@ -119,13 +120,13 @@ class UnlistedRuns:
 
         everybody = _candidates(self._barred())
         members = _members(is_unknown, everybody).values()
-        found = {it.run_id: it for it in map(_main_of, members)}
+        found = {run.run_id: run for run in map(_main_of, members)}
         self._living = set(found)
         for run_id, stray in found.items():
             if run_id in self._journal:
                 stray.start_time = ""
-        found.update((it.run_id, it) for it in self._recorded())
-        self.doubts = [it for it in self.doubts if it["run_id"] not in found]
+        found.update((run.run_id, run) for run in self._recorded())
+        self.doubts = [doubt for doubt in self.doubts if doubt["run_id"] not in found]
         listed = {run_marks.mark_of(run_id) for run_id in (*known, *found)}
         marks = {mark for process in everybody if (mark := mark_of(process)) is not None}
         self._unlisted_marks = frozenset(marks - listed)
@@ -145,8 +146,9 @@ class UnlistedRuns:
         self.doubts = []
         barred = self._barred()
         for begun, candidates in records.unfinished():
-            may_be = [it for it in candidates if it.pid not in barred]
-            marked = [it for it in may_be if mark_of(it) == run_marks.mark_of(begun["run_id"])]
+            may_be = [process for process in candidates if process.pid not in barred]
+            mark = run_marks.mark_of(begun["run_id"])
+            marked = [process for process in may_be if mark_of(process) == mark]
             if marked:
                 main = min(marked, key=_age_order)
                 found.append(_of_record({**begun, "start_time": main.start_time}, main.pid))
@@ -155,10 +157,10 @@ class UnlistedRuns:
             else:
                 # A complete environment would name the run, so it is not this one.
                 told: list[ProcessName] = [
-                    {"pid": it.pid, "name": it.name}
-                    for it in may_be
-                    if not processes.is_environment_whole(it.pid)
-                    and not run_marks.is_above_own(it.pid)
+                    {"pid": process.pid, "name": process.name}
+                    for process in may_be
+                    if not processes.is_environment_whole(process.pid)
+                    and not run_marks.is_above_own(process.pid)
                 ]
                 if told:
                     self.doubts.append(
@@ -173,8 +175,12 @@ class UnlistedRuns:
 
     def are_left(self) -> bool:
         """Whether a run that was found is still alive, and nobody has adopted it."""
-        mains = [(processes.process(it.pid), it.start_time) for it in self._found if it.start_time]
-        return any(it and it.is_alive and it.start_time == begun for it, begun in mains)
+        found = [run for run in self._found if run.start_time]
+        mains = [(processes.process(run.pid), run.start_time) for run in found]
+        return any(
+            main is not None and main.is_alive and main.start_time == start_time
+            for main, start_time in mains
+        )
 
     def end_rest(self, asked: EndRestRequest, then: Callable[[], None]) -> list[int]:
         """End the leftovers of a run whose main process is gone, and call `then` when none is left.
@@ -213,7 +219,9 @@ class UnlistedRuns:
         everybody = _candidates(self._barred())
         members = _members(lambda marks: marks[RUN_ID] == run_id, everybody).get(run_id, ())
         named = {process.pid for process, _ in members}
-        return [it.pid for it in everybody if it.pid in named or mark_of(it) == mark]
+        return [
+            process.pid for process in everybody if process.pid in named or mark_of(process) == mark
+        ]
 
     def _is_new(self, run_id: str) -> bool:
         return run_id not in self._children.runs and run_id not in self._journal
@@ -235,9 +243,9 @@ def find(is_wanted: Callable[[Marks], bool], barred: Collection[int]) -> list[Un
 def _candidates(barred: Collection[int]) -> list[Process]:
     # Session 0 is a kernel thread.
     return [
-        it
-        for it in processes.all_processes()
-        if it.session and it.is_alive and it.pid not in barred
+        process
+        for process in processes.all_processes()
+        if process.session and process.is_alive and process.pid not in barred
     ]
 
 
@@ -254,9 +262,9 @@ def _members(
 
 def _main_of(members: list[tuple[Process, Marks]]) -> UnlistedRun:
     """The main process of a run leads a session. Daemons that lead one, too, are younger."""
-    leaders = [(it, marks) for it, marks in members if it.session == it.pid]
+    leaders = [member for member in members if member[0].session == member[0].pid]
     if leaders:
-        process, marks = min(leaders, key=lambda it: _age_order(it[0]))
+        process, marks = min(leaders, key=lambda leader: _age_order(leader[0]))
         return UnlistedRun(process.pid, process.start_time, marks)
     process, marks = members[0]
     return UnlistedRun(process.session, "", marks)

@@ -244,7 +244,7 @@ class RunRecords:
         """Replace the file by one without runs that are over."""
         entries: list[Facts] = [{"begin": facts} for facts in self._unfinished.values()]
         entries += [{"run": facts} for facts in self._left()]
-        entries += [{"run": self._record(it)} for it in self._runs.values() if it.kind != "task"]
+        entries += [{"run": self._record(run)} for run in self._runs.values() if run.kind != "task"]
         data = b"".join(lean_json.encoded(entry) + b"\n" for entry in entries)
         replace_file(self._path, data, is_synced=False)
         self.close()
