@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from holdfast.cli.main import main
 from holdfast.system.places import find_places
@@ -85,3 +86,68 @@ def test_modules_of_the_project_are_not_imported(project: Path) -> None:
     command = [sys.executable, "-m", "holdfast", "check"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_config_shows_each_value_with_its_place(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing has to run; the output is YAML, secrets are hidden, and defaults are shown on
+    request."""
+    (project / "web.env").write_text("COLOUR=red\nAPI_KEY=abcdefghijkl\n")
+    (project / "holdfast.yaml").write_text(
+        "restart: {delay: 1s}\n"
+        "services:\n"
+        "  web:\n"
+        "    command: sleep ${SECONDS:-100}\n"
+        "    env_file: [web.env]\n"
+        "    env: {TOKEN: '${SECRET}'}\n"
+        "    restart: always\n"
+        "  db: sleep 100\n"
+    )
+    assert main(["config", "web"]) == 0
+    said = capsys.readouterr().out
+    assert yaml.safe_load(said) == {
+        "services": {
+            "web": {
+                "command": "sleep 100",
+                "env_file": ["web.env"],
+                "env": {"TOKEN": "[hidden]", "COLOUR": "red", "API_KEY": "[hidden]"},
+                "restart": {"policy": "always", "delay": "1s"},
+            }
+        }
+    }
+    places = {
+        line.split(":")[0].strip(): line.partition("# ")[2]
+        for line in said.splitlines()
+        if "# " in line
+    }
+    assert places == {
+        "command": "holdfast.yaml:4, ${SECONDS}",
+        "env_file": "holdfast.yaml:5",
+        "TOKEN": "holdfast.yaml:6, ${SECRET}",
+        "COLOUR": "web.env",
+        "API_KEY": "web.env",
+        "policy": "holdfast.yaml:7",
+        "delay": "holdfast.yaml:1",
+    }
+    assert main(["config", "--defaults", "--port", "9000"]) == 0
+    said = capsys.readouterr().out
+    whole = yaml.safe_load(said)
+    assert whole["port"] == 9000
+    assert whole["services"]["db"]["stop"] == {"signal": "SIGTERM", "grace": "5s"}
+    assert "# --port" in said
+    assert "hunter2" not in said
+    assert main(["config", "nobody"]) == 3
+    capsys.readouterr()
+    assert main(["config", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [Path(file).name for file in found["files"]] == ["holdfast.yaml", "web.env"]
+    assert found["values"][0] == {
+        "path": ["restart", "delay"],
+        "value": "1s",
+        "source": "file",
+        "file": str(project / "holdfast.yaml"),
+        "line": 1,
+        "given_by": None,
+        "variables": [],
+    }

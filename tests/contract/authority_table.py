@@ -24,7 +24,7 @@ VIEW = frozenset({
 OPERATE = frozenset({
     *("start", "stop", "restart", "pause", "resume", "signal", "remove", "prune", "reload"),
     *("send_input", "resize", "approvals", "policies", "approve", "reject", "custom_restart"),
-    *("execute_command", "run_workflow", "cancel_workflow", "scale", "rolling_restart"),
+    *("config", "execute_command", "run_workflow", "cancel_workflow", "scale", "rolling_restart"),
     *("write_file", "edit_file", "apply_patch", "undo_files", "git_add", "git_commit"),
     *("git_restore", "git_switch", "git_stash", "git_tag", "checkpoint", "restore_checkpoint"),
     "dismiss_banner",
@@ -57,7 +57,9 @@ CHANGING_VIEWS = frozenset({
     "set_preferences",
 })  # fmt: skip
 """What a viewer changes: its own coming and going."""
-READING_MORE = frozenset({"approvals", "policies", "list_tokens", "check_access", "audit"})
+READING_MORE = frozenset(
+    {"config", "approvals", "policies", "list_tokens", "check_access", "audit"}
+)
 """What takes more than a viewer and only reads."""
 IN_LOCKDOWN = frozenset({
     *("stop", "shutdown", "cancel_workflow", "revoke_token", "close_session", "lockdown"),

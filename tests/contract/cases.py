@@ -123,6 +123,7 @@ CASES: dict[str, Case] = {
     "events": Case({"limit": 1}),
     "runs": Case({"service": "web", "limit": 1}),
     "prune": Case({"services": ["idle"], "older_than": 3600}),
+    "config": Case(),
     "plan": Case(),
     # One that changes nothing is on record by itself again after a change.
     "reload": Case({}, ask("unlock")),

@@ -300,3 +300,24 @@ def test_of_several_configurations_the_one_that_is_read_is_told(hold: Hold) -> N
     for verb in (["check", "--json"], ["up", "-d"]):
         assert words in hold.cli(*verb).stderr
         assert hold.cli(*verb, "-c", "holdfast.json").stderr.count("beside") == 0
+
+
+def test_config_is_what_a_reload_would_read() -> None:
+    """With the variables of `up`, whatever the caller's are; values of variables go to the owner
+    alone."""
+    with Hold(MODE="of-up") as hold:
+        hold.services(web={"command": ["sleep", "${SECONDS_:-1000}"], "env": {"A": "${MODE}"}})
+        hold.up()
+        asked = {
+            tuple(each["path"]): each for each in hold.ask("config", services=["web"])["values"]
+        }
+        assert asked["services", "web", "env", "A"]["value"] == "of-up"
+        assert asked["services", "web", "env", "A"]["variables"] == ["MODE"]
+        assert asked["services", "web", "command"]["value"] == ["sleep", "1000"]
+        hold.services(web={"command": ["sleep", "2000"], "env": {"A": "edited"}})
+        read = {tuple(each["path"]): each for each in hold.json("config")["values"]}
+        assert read["services", "web", "env", "A"]["value"] == "edited"
+        assert read["services", "web", "env", "A"]["line"] > 1
+        caller = {"token": (hold.state / "admin.token").read_text().strip(), "door": "rest"}
+        others = hold.ask("config", caller=caller)["values"]
+        assert [each["value"] for each in others if each["path"][-1] == "A"] == ["[hidden]"]

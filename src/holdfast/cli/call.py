@@ -26,19 +26,12 @@ PROGRESS_SECONDS = 1.0
 """How often the progress of a long request is shown."""
 READS = frozenset(
     {
-        *("hello", "status", "ps", "wait", "watch", "runs", "events", "plan", "health_check"),
-        *("alerts", "explain", "metrics", "ports", "list_sessions", "workflows"),
+        *("hello", "status", "ps", "wait", "watch", "runs", "events", "plan", "config"),
+        *("health_check", "alerts", "explain", "metrics", "ports", "list_sessions", "workflows"),
         *("read_file", "list_files", "file_changes", "search", "search_logs", "checkpoints"),
         *("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
-        *(
-            "banners",
-            "dependencies",
-            "preferences",
-            "get_mode",
-            "approvals",
-            "list_tokens",
-            "audit",
-        ),
+        *("get_mode", "approvals", "policies", "list_tokens", "check_access", "audit"),
+        *("banners", "dependencies", "preferences"),
     }
 )
 """Commands that only read: after a lost connection they are asked again as they are."""

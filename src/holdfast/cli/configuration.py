@@ -21,7 +21,7 @@ from holdfast.system.places import (
     states_root,
     unread_beside,
 )
-from holdfast.vocabulary.errors import ConfigError, Refused
+from holdfast.vocabulary.errors import ConfigError, NoDaemon, Refused, UnknownService
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ TRUSTED_NOTE = "trusted"
 """A file in the state folder, once a configuration was started from there."""
 EXIT_CHANGES = 8
 """Exit code of `plan --exit-code` when a reload would do something."""
+WIDEST_VALUE = 60
+"""Longer lines of `config` do not move the places of all others to the right."""
 MARKS = {
     "add": ("+", "green"),
     "remove": ("-", "red"),
@@ -84,6 +86,124 @@ def check(call: Call) -> int:
     for name in names:
         call.say(f"  {name}")
     return 0
+
+
+@Verb(
+    "config",
+    "Show the configuration as Holdfast understands it",
+    operands="[SERVICE…]",
+    most=None,
+    options=(Option("--defaults", "show the defaults of keys that are not written, too"),),
+    commands=("config",),
+    about=(
+        "Every value with the place that it comes from: file and line, variable or option.\n"
+        "Variables are replaced, short forms written out, secrets hidden. While Holdfast runs,\n"
+        "the file is read with the variables of its `up`, as `reload` reads it; otherwise with\n"
+        "those of this shell."
+    ),
+    examples=(
+        ("holdfast config", "everything that is written"),
+        ("holdfast config web --defaults", "one service, with what its other keys default to"),
+    ),
+)
+def config(call: Call) -> int:
+    defaults = bool(call.options.get("defaults"))
+    result = None
+    if not _is_named(call):
+        try:
+            result = call.ask("config", services=call.operands, defaults=defaults)
+        except NoDaemon:
+            pass
+    if result is None:
+        result = _resolved_here(call, with_defaults=defaults)
+    note_unread(call, result["config"])
+    if call.is_json:
+        call.emit(result)
+        return 0
+    folder = call.places.project
+    rows = _config_rows(result["values"], folder)
+    width = min(max((len(text) for text, _ in rows), default=0), WIDEST_VALUE)
+    for text, origin in rows:
+        call.say(f"{text:<{width}}  {call.paint('# ' + origin, 'dim')}" if origin else text)
+    return 0
+
+
+def _resolved_here(call: Call, *, with_defaults: bool) -> dict[str, Any]:
+    """The configuration as `up` would read it in this environment; asks no supervisor."""
+    require_configuration(call, only_declared=True)
+    sys.path[:] = import_path()
+    from holdfast.adapters.config import resolve_project
+
+    places = call.places
+    project, values = resolve_project(
+        places.config,
+        call.environ,
+        given_settings(call),
+        cwd=places.project,
+        with_defaults=with_defaults,
+        is_owner=True,
+    )
+    names = set(call.operands)
+    for name in names:
+        if name not in {key.partition("@")[0] for key in project.services}:
+            raise UnknownService.named(name, list(project.services))
+    return {
+        "config": project.path,
+        "files": list(project.sources),
+        "values": [
+            {field: getattr(value, field) for field in value.__struct_fields__}
+            for value in values
+            if not names or (value.path[0] == "services" and value.path[1] in names)
+        ],
+    }
+
+
+def _config_rows(values: list[dict[str, Any]], folder: str) -> list[tuple[str, str]]:
+    """The lines of the configuration as YAML, each with the place that its value comes from."""
+    rows: list[tuple[str, str]] = []
+    above: list[str] = []
+    for value in values:
+        *parents, name = value["path"]
+        shared = 0
+        while shared < min(len(parents), len(above)) and parents[shared] == above[shared]:
+            shared += 1
+        rows += [
+            (f"{'  ' * depth}{_yaml_word(parents[depth])}:", "")
+            for depth in range(shared, len(parents))
+        ]
+        above = parents
+        text = f"{'  ' * len(parents)}{_yaml_word(name)}: {_yaml_value(value['value'])}"
+        rows.append((text, _place_of(value, folder)))
+    return rows
+
+
+def _place_of(value: dict[str, Any], folder: str) -> str:
+    if value["source"] == "default":
+        return "default"
+    if value["source"] != "file":
+        return str(value["given_by"])
+    file = os.path.relpath(value["file"], folder)
+    place = file if value["line"] is None else f"{file}:{value['line']}"
+    return ", ".join([place, *(f"${{{name}}}" for name in value["variables"])])
+
+
+def _yaml_word(text: str) -> str:
+    import json
+    import re
+
+    is_word = re.fullmatch(r"[A-Za-z0-9_/.][\w ./@%+=-]*", text) and not text.endswith(" ")
+    is_other = re.fullmatch(
+        r"[0-9.+-][0-9.+_a-fox-]*|\.|true|false|yes|no|on|off|null", text.lower()
+    )
+    return text if is_word and not is_other else json.dumps(text, ensure_ascii=False)
+
+
+def _yaml_value(value: Any) -> str:
+    import json
+
+    if not isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return _yaml_word(value)
 
 
 @Verb(

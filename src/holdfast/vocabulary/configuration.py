@@ -43,9 +43,52 @@ class ReloadResult(Result, frozen=True, kw_only=True):
     changes: bool = False
 
 
+class ConfigValue(Result, frozen=True, kw_only=True):
+    """One value of the configuration, and where it was given."""
+
+    path: list[str]
+    """The keys from the top of the file: `services`, `web`, `port`."""
+    value: Any
+    """As a user would write it. A secret is `[hidden]`."""
+    source: Literal["file", "environment", "command_line", "default"]
+    file: str | None = None
+    line: int | None = None
+    given_by: str | None = None
+    """The option or the variable that overrides the file."""
+    variables: list[str] = []
+    """Names of the variables that were replaced in it."""
+
+
+class ConfigResult(Result, frozen=True, kw_only=True):
+    config: str | None
+    files: list[str]
+    """Every file that was read, those of variables, too."""
+    values: list[ConfigValue]
+
+
 def check_path(path: str | None) -> None:
     if path is not None and "\0" in path:
         raise ValueError("a path has no NUL")
+
+
+class Config(Command, frozen=True, kw_only=True):
+    """Show the configuration as `reload` would read it now, value by value, and where each value
+    comes from: file and line, variable, option, or default.
+
+    Variables are replaced and short forms written out. Secrets are hidden; values of environment
+    variables are shown to the owner at the command line, and to others only where they are surely
+    no secret. `services` limits what is shown. `defaults` shows the defaults of keys that are not
+    written, too.
+    """
+
+    name = "config"
+    reads_content = True
+    permission = Permission.OPERATE
+    effect = Effect.READS
+    answers = ConfigResult
+    route = ("GET", "/api/config")
+    services: list[str] = []
+    defaults: bool = False
 
 
 class Plan(Command, frozen=True, kw_only=True):

@@ -110,7 +110,7 @@ def test_a_person_who_presses_tab(daemon: FakeDaemon, project: Path, shell: str)
         (["signal", "USR1", ""], {"web"}),
         (["completion", ""], {"bash", "zsh", "fish"}),
         (["wait", "web", "--for", "e"], {"exited"}),
-        (["token", ""], {"create", "ls", "revoke"}),
+        (["token", ""], {"create", "ls", "revoke", "rotate", "path"}),
         (["workflow", ""], {"run", "ls"}),
         (["mcp", "config", "cl"], {"claude", "claude-desktop"}),
         (["run", "--", "l"], set()),

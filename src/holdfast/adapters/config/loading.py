@@ -31,7 +31,7 @@ from holdfast.adapters.config.keys.policies import build_request_settings
 from holdfast.adapters.config.keys.root import ROOT, SUPERVISOR
 from holdfast.adapters.config.keys.services import ServiceBuilder, build_templates, set_count
 from holdfast.adapters.config.kinds.blocks import Values
-from holdfast.adapters.config.kinds.kind import Reading, ScalarKind
+from holdfast.adapters.config.kinds.kind import Origin, Reading, ScalarKind
 from holdfast.adapters.config.problems import COMMAND_LINE, Problem, make_error
 from holdfast.adapters.config.sources import note_source, read_content, remedy_for
 from holdfast.rules.authority import tokens
@@ -65,7 +65,8 @@ def load(
     path: str, *, environ: Mapping[str, str], settings: Mapping[str, str] | None = None
 ) -> Configuration:
     """Read one configuration file; raises ConfigError with every problem in it."""
-    return _load(os.path.abspath(path), environ, settings or {}, target=None)
+    path = os.path.abspath(path)
+    return _load(path, environ, settings or {}, target=None, with_places=False)[0]
 
 
 def load_project(
@@ -79,7 +80,20 @@ def load_project(
 
     Without a file and without a target the configuration has no services.
     """
-    settings = settings or {}
+    return read_project(places_config, environ, settings or {}, cwd=cwd, with_places=False)[0]
+
+
+def read_project(
+    places_config: str | None,
+    environ: Mapping[str, str],
+    settings: Mapping[str, str],
+    *,
+    cwd: str | None,
+    with_places: bool,
+) -> tuple[Configuration, Reading]:
+    """Return the configuration, and the reading that it was made from.
+
+    `with_places`: every node knows its line, also those of a JSON file, which takes longer."""
     cwd = os.path.abspath(cwd or os.curdir)
     if places_config is None:
         named = next((environ[name] for name in CONFIG_VARIABLES if environ.get(name)), None)
@@ -87,14 +101,14 @@ def load_project(
     if places_config is None:
         return _without_file(environ, settings, cwd)
     has_target = bool(environ.get(TARGET_COMMAND, "").strip())
-    return _load(
-        os.path.abspath(places_config), environ, settings, target=cwd if has_target else None
-    )
+    target = cwd if has_target else None
+    path = os.path.abspath(places_config)
+    return _load(path, environ, settings, target=target, with_places=with_places)
 
 
 def _without_file(
     environ: Mapping[str, str], settings: Mapping[str, str], cwd: str
-) -> Configuration:
+) -> tuple[Configuration, Reading]:
     nowhere: Node = Table({}, 0, 0)
     reading = Reading("the environment", cwd, environ)
     target = cwd if environ.get(TARGET_COMMAND, "").strip() else None
@@ -102,8 +116,13 @@ def _without_file(
 
 
 def _load(
-    path: str, environ: Mapping[str, str], settings: Mapping[str, str], target: str | None
-) -> Configuration:
+    path: str,
+    environ: Mapping[str, str],
+    settings: Mapping[str, str],
+    *,
+    target: str | None,
+    with_places: bool,
+) -> tuple[Configuration, Reading]:
     try:
         data = read_content(path, LARGEST_FILE)
     except OSError as error:
@@ -111,7 +130,7 @@ def _load(
         hint = how_to_write(path) if is_missing else remedy_for(error)
         problem = Problem(path, None, None, "", None, error.strerror or str(error), hint)
         raise make_error([problem], path) from None
-    if path.endswith(".json") and (tree := parse_json(data)) is not None:
+    if path.endswith(".json") and not with_places and (tree := parse_json(data)) is not None:
         try:
             return _interpret(tree, [], path, environ, settings, target, data)
         except ConfigError:
@@ -130,7 +149,7 @@ def _interpret(
     settings: Mapping[str, str],
     target: str | None,
     data: bytes,
-) -> Configuration:
+) -> tuple[Configuration, Reading]:
     reading = Reading(path, os.path.dirname(path), environ)
     note_source(reading.sources, path, data)
     reading.problems.extend(problems)
@@ -180,7 +199,8 @@ def _build(
     settings: Mapping[str, str],
     target: str | None,
     path: str | None,
-) -> Configuration:
+) -> tuple[Configuration, Reading]:
+    reading.root = values
     chosen = _choose_settings(reading, values, settings)
     door, http = build_door(reading, values, chosen), build_http(reading, values, chosen)
     builder = ServiceBuilder(reading, values)
@@ -201,7 +221,7 @@ def _build(
     }
     if reading.problems:
         raise make_error(reading.problems, reading.file)
-    return Configuration(
+    configuration = Configuration(
         path=path,
         sources=reading.sources,
         project=reading.folder,
@@ -211,6 +231,7 @@ def _build(
         is_level_given="log_level" in chosen,
         **{name: chosen[name] for name in _OWN_SETTINGS if name in chosen},
     )
+    return configuration, reading
 
 
 def load_instances(
@@ -275,11 +296,14 @@ def _choose_settings(
     chosen: dict[str, Any] = {}
     for name, variables in SETTINGS.items():
         if name in given:
+            option = f"--{name.replace('_', '-')}"
+            reading.overridden[name] = Origin("command_line", option, given[name])
             _convert_setting(reading, chosen, name, given[name], name, COMMAND_LINE)
             continue
         variable = next((v for v in variables if reading.environ.get(v)), None)
         if variable is not None:
             text = reading.environ[variable]
+            reading.overridden[name] = Origin("environment", variable, text)
             _convert_setting(reading, chosen, name, text, variable, "the environment")
         elif name in values:
             chosen[name] = values[name]

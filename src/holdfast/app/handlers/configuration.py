@@ -25,8 +25,18 @@ from holdfast.engine.selectors import Selectors
 from holdfast.rules import plan as plans
 from holdfast.rules.admission import ordering
 from holdfast.rules.plan import Action, CurrentService
+from holdfast.rules.secrets import may_read_values
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.configuration import Plan, PlanResult, PlanStep, Reload, ReloadResult
+from holdfast.vocabulary.configuration import (
+    Config,
+    ConfigResult,
+    ConfigValue,
+    Plan,
+    PlanResult,
+    PlanStep,
+    Reload,
+    ReloadResult,
+)
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.services import Outcome
@@ -38,6 +48,37 @@ LAYER_SECONDS = 30.0
 UP_OR_TRYING = (State.STARTING, State.RUNNING, State.PAUSED, State.BACKOFF, State.FAILED)
 OF_CONFIGURATIONS = ("config", "target")
 Steps = dict[str, PlanStep]
+
+
+@handles(Config)
+async def config(context: Context, command: Config, actor: Actor) -> ConfigResult:
+    said = _last_up(context)
+    path = context.workspace.configuration_path
+    is_owner = may_read_values(actor)
+    configuration, values = await context.in_thread(
+        _resolve, path, said, context.project, command.defaults, is_owner
+    )
+    if command.services:
+        asked = Selectors(configuration.services, configuration.settings.groups)
+        names = {name.partition("@")[0] for name in asked.names(command.services)}
+        values = [each for each in values if each.path[0] == "services" and each.path[1] in names]
+    return ConfigResult(config=configuration.path, files=list(configuration.sources), values=values)
+
+
+def _resolve(
+    path: str | None, said: UpEnvironment, project: str, with_defaults: bool, is_owner: bool
+) -> tuple[Configuration, list[ConfigValue]]:
+    """Blocks: call it in a thread."""
+    from holdfast.adapters.config import resolve_project
+
+    return resolve_project(
+        path,
+        said.environment,
+        said.settings,
+        cwd=project,
+        with_defaults=with_defaults,
+        is_owner=is_owner,
+    )
 
 
 @handles(Plan)
@@ -104,9 +145,7 @@ def use_settings(context: Context, configuration: Configuration) -> None:
 
 async def _load(context: Context, path: str | None) -> tuple[Configuration, UpEnvironment]:
     """Return the configuration as the last `up` would read it now; raise with all its problems."""
-    said = caller.recall(context.link.kept)
-    if said is None:
-        raise ConfigError("no configuration is in use yet", "`holdfast up` reads one")
+    said = _last_up(context)
     config = context.workspace.configuration_path
     if path is not None:
         config = os.path.join(context.project, path)
@@ -115,6 +154,13 @@ async def _load(context: Context, path: str | None) -> tuple[Configuration, UpEn
         _refuse_silence(configuration)
     check_removes_by_words(context, configuration)
     return configuration, said
+
+
+def _last_up(context: Context) -> UpEnvironment:
+    said = caller.recall(context.link.kept)
+    if said is None:
+        raise ConfigError("no configuration is in use yet", "`holdfast up` reads one")
+    return said
 
 
 def read_configuration(context: Context, path: str | None, said: UpEnvironment) -> Configuration:

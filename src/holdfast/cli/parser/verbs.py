@@ -19,35 +19,36 @@ if TYPE_CHECKING:
     Kind = Literal["text", "number", "duration", "when", "place", "pairs", "several", "rest"]
 
 CONTENTS: dict[str, dict[str, str]] = {
-    "Begin": {
-        "init": "init", "import": "migration", "check": "configuration", "up": "up",
-        "plan": "configuration", "reload": "configuration", "run": "run", "down": "down",
+    "Project": {
+        "init": "init", "import": "migration", "check": "configuration",
+        "config": "configuration", "up": "up", "plan": "configuration",
+        "reload": "configuration", "run": "run", "down": "down",
     },
-    "Look": {
+    "Inspect": {
         "status": "status", "health": "health", "logs": "logs", "events": "history",
         "ps": "status", "runs": "history", "attach": "attach", "ls": "status",
     },
-    "Understand": {
+    "Diagnose": {
         "explain": "explain", "graph": "dependencies", "alerts": "alerts", "top": "metrics",
         "metrics": "metrics", "audit": "security",
     },
-    "Act": {
+    "Control": {
         "start": "services", "stop": "services", "restart": "services", "pause": "services",
         "resume": "services", "signal": "services", "wait": "history", "adopt": "services",
         "rm": "services",
     },
     "Scale": {"scale": "instances", "rolling-restart": "instances"},
-    "Work": {"exec": "workflows", "custom-restart": "workflows", "workflow": "workflows"},
+    "Tasks": {"exec": "workflows", "custom-restart": "workflows", "workflow": "workflows"},
     "Code": {"files": "files", "search": "search", "git": "git", "checkpoint": "git"},
-    "Reach": {
+    "Access": {
         "mcp": "mcp.verb", "dashboard": "security", "ports": "ports", "sessions": "sessions",
     },
-    "Guard": {
+    "Security": {
         "mode": "authority", "lockdown": "authority", "unlock": "authority",
         "approvals": "authority", "approve": "authority", "reject": "authority",
         "policies": "authority", "may": "security",
     },
-    "Care": {
+    "Maintenance": {
         "token": "security", "prune": "maintenance", "upgrade": "maintenance",
         "doctor": "doctor", "completion": "parser.completion", "version": "maintenance",
         "help": "parser.help",

@@ -7,15 +7,26 @@ node, it notes a problem that says what was found and what is wanted, and return
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from holdfast.adapters.config.document import ListNode, Node, Scalar, Table
 from holdfast.adapters.config.interpolation import InterpolationError, expand, fill_index
 from holdfast.adapters.config.problems import Problem, quote_value
 from holdfast.rules.ports import compact
 
+if TYPE_CHECKING:
+    from holdfast.adapters.config.kinds.blocks import Values
+
 Schema = dict[str, Any]
 INTERPOLATED: Schema = {"$ref": "#/$defs/interpolated"}
+
+
+class Origin(NamedTuple):
+    """Where a setting was given that overrides the file: an option or a variable."""
+
+    source: Literal["command_line", "environment"]
+    name: str
+    text: str
 
 
 class Reading:
@@ -36,6 +47,10 @@ class Reading:
         """The files that were read, each with the digest of its content."""
         self.converted: dict[tuple[ScalarKind, str], Any] = {}
         """Values of texts without variables. Large files repeat the same texts many times."""
+        self.root: Values | None = None
+        """The keys at the top of the document, once they are read."""
+        self.overridden: dict[str, Origin] = {}
+        """Settings that the command line or the environment gives."""
         self.index: int | None = None
         """The number of the instance that is being read."""
 
