@@ -25,9 +25,9 @@ class StubbornRoster:
     """Does not stop anything the first time."""
 
     def __init__(self) -> None:
-        spec = ServiceSpec(name="web", argv=("web",), working_dir="/")
+        spec = ServiceSpec(name="web", argv=("web",), working_dir="/", autostart=False)
         web = SimpleNamespace(name="web", owner=None, desired=Desired.STOPPED, run=None)
-        web.state = State.RUNNING
+        web.state, web.last_run_id = State.RUNNING, None
         web.set_owner = lambda owner: setattr(web, "owner", owner)
         web.declaration = SimpleNamespace(spec=spec)
         self.runners: dict[str, Any] = {"web": web}
