@@ -78,6 +78,7 @@ from holdfast.vocabulary.names import GATE_SERVICE
 if TYPE_CHECKING:
     from holdfast.adapters.watch.file_watch import FileWatch, OnChanges, OnFailed
     from holdfast.engine.gate.port_conflicts import PortConflicts
+    from holdfast.keeper.protocol.messages import Notice
 
 LOG_EVENTS_AFTER_SECONDS = 0.05
 _Facts = dict[str, Any]
@@ -414,7 +415,7 @@ class Supervisor:
         self._file_watches.close()
         self._probe_checks.close()
 
-    def on_notice(self, notice: _Facts) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Pass a notice of the keeper to the object that it concerns."""
         if self._is_closed:
             return

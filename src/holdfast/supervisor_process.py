@@ -17,7 +17,7 @@ import socket
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 import holdfast
 from holdfast.adapters import own_log
@@ -26,6 +26,9 @@ from holdfast.adapters.own_log import logger
 from holdfast.supervisor import Supervisor
 from holdfast.system import claims, own_process
 from holdfast.system.module_pack import Pack
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import Notice
 
 PRELOAD_AFTER_SECONDS = 2.0
 PARENT_SECONDS = 2.0
@@ -72,7 +75,7 @@ class SupervisorProcess:
         self._is_keeper_gone = False
         self._is_replaced = self._is_dismissed = False
         self._supervisor: Supervisor | None = None
-        self._early: list[dict[str, Any]] = []
+        self._early: list[Notice] = []
         self._has_spares: asyncio.Event
         self._end: asyncio.Event
 
@@ -167,7 +170,7 @@ class SupervisorProcess:
         """Whether we were told to stand by, and can."""
         return self._is_replaced and not self._is_dismissed and self._link.has_table
 
-    def _on_notice(self, notice: dict[str, Any]) -> None:
+    def _on_notice(self, notice: Notice) -> None:
         match notice["notice"]:
             case "spares_done":
                 self._has_spares.set()

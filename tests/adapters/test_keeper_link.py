@@ -18,7 +18,7 @@ from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.succession import Succession
 from holdfast.keeper import handover
 from holdfast.keeper.protocol import wire
-from holdfast.keeper.protocol.messages import RunFacts
+from holdfast.keeper.protocol.messages import Notice, RunFacts, SpawnRequest
 from holdfast.vocabulary.errors import Failed, SpawnFailed
 
 Message = dict[str, Any]
@@ -57,7 +57,7 @@ Story = Callable[[KeeperLink, Peer, list[Message]], Coroutine[Any, Any, None]]
 def with_link(story: Story, gone: list[bool] | None = None) -> None:
     async def run() -> None:
         ours, theirs = socket.socketpair()
-        notices: list[Message] = []
+        notices: list[Any] = []
         link = KeeperLink(
             ours,
             asyncio.get_running_loop(),
@@ -85,7 +85,7 @@ async def until(condition: Callable[[], bool]) -> None:
 def test_replies_find_their_requests() -> None:
     """Pipelined requests are answered by id; a refusal becomes an error with its words."""
 
-    async def story(link: KeeperLink, peer: Peer, notices: list[Message]) -> None:
+    async def story(link: KeeperLink, peer: Peer, notices: list[Any]) -> None:
         asked = [asyncio.ensure_future(link.ask({"do": "tree", "run_id": "r"})) for _ in range(3)]
         ids = [(await peer.take())[0]["id"] for _ in range(3)]
         peer.send({"id": ids[1], "ok": True, "processes": []})
@@ -104,10 +104,19 @@ def test_replies_find_their_requests() -> None:
 def test_spare_descriptors_live_as_long_as_their_run() -> None:
     """Taken from replies and notices, never read, closed when the tree is empty."""
 
-    async def story(link: KeeperLink, peer: Peer, notices: list[Message]) -> None:
+    async def story(link: KeeperLink, peer: Peer, notices: list[Any]) -> None:
         reads, writes = os.pipe()
         spawned = asyncio.ensure_future(
-            link.ask({"do": "spawn", "run_id": "r1", "service": "web", "number": 1, "env": {}})
+            link.ask(
+                {
+                    "do": "spawn",
+                    "run_id": "r1",
+                    "service": "web",
+                    "number": 1,
+                    "argv": [],
+                    "env": {},
+                }
+            )
         )
         request, _ = await peer.take()
         reply = {"id": request["id"], "ok": True, "pid": 5, "start_time": "9", "parts": ["out"]}
@@ -150,7 +159,7 @@ def test_spares_leave_room_for_what_is_needed_more(monkeypatch: pytest.MonkeyPat
 def test_the_end_of_input_is_not_hidden_by_a_spare() -> None:
     """Our copy of a service's standard input is closed when its end is asked for."""
 
-    async def story(link: KeeperLink, peer: Peer, notices: list[Message]) -> None:
+    async def story(link: KeeperLink, peer: Peer, notices: list[Any]) -> None:
         reads, writes = os.pipe()
         peer.send({"notice": "spare", "run_id": "r1", "parts": ["stdin"]}, [writes])
         link.runs["r1"] = {"run_id": "r1"}
@@ -166,7 +175,7 @@ def test_the_end_of_input_is_not_hidden_by_a_spare() -> None:
 def test_memory_travels_with_requests() -> None:
     """What is to be kept comes with the next request, or by itself when none follows."""
 
-    async def story(link: KeeperLink, peer: Peer, notices: list[Message]) -> None:
+    async def story(link: KeeperLink, peer: Peer, notices: list[Any]) -> None:
         link.keep("a", "1")
         link.keep("a", "1")
         link.request({"do": "list"}, lambda _: None)
@@ -188,10 +197,12 @@ def test_memory_travels_with_requests() -> None:
 def test_much_memory_is_there_before_what_follows() -> None:
     """Hundreds of values of one turn arrive whole, in order, the first before the last is said."""
 
-    async def story(link: KeeperLink, peer: Peer, notices: list[Message]) -> None:
+    async def story(link: KeeperLink, peer: Peer, notices: list[Any]) -> None:
         for number in range(300):
             link.keep(f"key{number}", str(number))
-        link.request({"do": "spawn", "run_id": "r"}, lambda reply: None)
+        link.request(
+            {"do": "spawn", "run_id": "r", "service": "web", "argv": []}, lambda reply: None
+        )
         kept: dict[str, str] = {}
         messages: list[Message] = []
         while not messages or messages[-1]["do"] != "spawn":
@@ -208,8 +219,8 @@ def test_much_memory_is_there_before_what_follows() -> None:
 def test_a_callback_that_fails_does_not_stop_the_next_notice() -> None:
     """The border catches what our own machinery does wrong."""
 
-    async def story(link: KeeperLink, peer: Peer, notices: list[Message]) -> None:
-        def fail(notice: Message) -> None:
+    async def story(link: KeeperLink, peer: Peer, notices: list[Any]) -> None:
+        def fail(notice: Notice) -> None:
             notices.append(notice)
             raise RuntimeError("a bug of ours")
 
@@ -232,7 +243,7 @@ def test_the_table_for_a_new_keeper(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
     monkeypatch.setattr(os, "execv", execv)
 
-    async def story(link: KeeperLink, peer: Peer, notices: list[Message]) -> None:
+    async def story(link: KeeperLink, peer: Peer, notices: list[Any]) -> None:
         greeting = asyncio.ensure_future(link.hello("1"))
         request, _ = await peer.take()
         run = {"run_id": "r1", "service": "web", "number": 3, "pid": 7, "start_time": "5"}
@@ -248,7 +259,14 @@ def test_the_table_for_a_new_keeper(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         await until(lambda: len(notices) == 2)
         link.request({"do": "end", "run_id": "r1", "grace": 1.0}, lambda _: None)
         await peer.take()
-        spawn = {"do": "spawn", "run_id": "r2", "service": "web", "number": 4, "env": {"A": "b"}}
+        spawn: SpawnRequest = {
+            "do": "spawn",
+            "run_id": "r2",
+            "service": "web",
+            "number": 4,
+            "argv": [],
+            "env": {"A": "b"},
+        }
         link.request(spawn, lambda _: None)
         await peer.take()
         peer.close()

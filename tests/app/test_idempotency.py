@@ -12,6 +12,7 @@ import pytest
 
 from holdfast.app import idempotency
 from holdfast.app.idempotency import Idempotency
+from holdfast.keeper.protocol.messages import KeepRequest
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.command import Done
 from holdfast.vocabulary.errors import Failed, OutcomeUnknown, Refused, UsageError
@@ -42,7 +43,7 @@ class Memory:
     def keep(self, key: str, value: str | None) -> None:
         self._unsent[key] = value
 
-    def request(self, message: dict[str, Any], then: Callable[[Any], None]) -> None:
+    def request(self, message: KeepRequest, then: Callable[[Any], None]) -> None:
         assert message == {"do": "keep"}
 
     def flush(self) -> None:

@@ -97,7 +97,7 @@ class FakeKeeper:
         self._inbox: list[tuple[Message, Callable[[Message], None]]] = []
         self._outbox: list[Callable[[], None]] = []
         self._pids = itertools.count(100)
-        self.on_notice: Callable[[Message], None] = lambda _: None
+        self.on_notice: Callable[[Any], None] = lambda _: None
 
     # The supervisor's side
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         HelloRequest,
         KeeperFacts,
         ListRequest,
+        Notice,
         PruneReply,
         PruneRequest,
         RefusalFacts,
@@ -69,7 +70,7 @@ class KeeperLink:
         sock: socket.socket,
         loop: asyncio.AbstractEventLoop,
         *,
-        on_notice: Callable[[Message], None],
+        on_notice: Callable[[Notice], None],
         on_gone: Callable[[], None],
     ) -> None:
         sock.setblocking(False)
@@ -140,10 +141,6 @@ class KeeperLink:
     def request(
         self, message: Request, then: Callable[[Reply], None], fds: Descriptors = ()
     ) -> None: ...
-    @overload
-    def request(
-        self, message: Message, then: Callable[[Message], None], fds: Descriptors = ()
-    ) -> None: ...
     def request(self, message: Any, then: Callable[[Any], None], fds: Descriptors = ()) -> None:
         """Send a request; `then` gets the reply, in the turn of the loop in which it arrives."""
         if not self._is_open:
@@ -175,8 +172,6 @@ class KeeperLink:
     async def ask(self, message: UpgradeRequest) -> UpgradeReply: ...
     @overload
     async def ask(self, message: Request) -> Reply: ...
-    @overload
-    async def ask(self, message: Message) -> Message: ...
     async def ask(self, message: Any) -> Any:
         """Send a request and wait for its reply; a refusal is raised as an error of ours."""
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -367,13 +362,14 @@ class KeeperLink:
         _log.warning("the keeper closed the link; %d requests were open", len(pending))
         self._on_gone()
 
-    def _take(self, message: Message, fds: list[int]) -> None:
+    def _take(self, message: Any, fds: list[int]) -> None:
         if "notice" in message:
-            self._call(lambda notice: self._succession.on_notice(notice, fds), message)
-            if message["notice"] == "kept":
-                self._on_kept(message["kept"])
+            notice: Notice = message
+            self._call(lambda notice: self._succession.on_notice(notice, fds), notice)
+            if notice["notice"] == "kept":
+                self._on_kept(notice["kept"])
             elif not self._is_standing_by:
-                self._call(self._on_notice, message)
+                self._call(self._on_notice, notice)
             return
         if "parts" in message and fds:
             # Which run they belong to is known from the request.
@@ -394,7 +390,7 @@ class KeeperLink:
             else:
                 self.kept[key] = value
 
-    def _call(self, callback: Callable[[Message], None], message: Message) -> None:
+    def _call(self, callback: Callable[[Any], None], message: Any) -> None:
         try:
             callback(message)
         except Exception:  # noqa: BLE001 - the border to the keeper

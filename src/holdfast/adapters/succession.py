@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.keeper.protocol.messages import EndState, KeeperFacts
+    from holdfast.keeper.protocol.messages import EndState, KeeperFacts, Notice
 
 Message = dict[str, Any]
 OnReply = Callable[[Message], None]
@@ -95,7 +95,7 @@ class Succession:
         close_all(list(spares.values()))
         return {}
 
-    def on_notice(self, message: Message, fds: list[int]) -> None:
+    def on_notice(self, message: Notice, fds: list[int]) -> None:
         match message["notice"]:
             case "spare":
                 self._drop_spares(message["run_id"])

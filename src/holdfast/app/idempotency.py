@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -33,6 +33,9 @@ from holdfast.vocabulary.errors import (
     UsageError,
 )
 from holdfast.vocabulary.readers import reader
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import KeepRequest, Reply
 
 MOST_RECENT = 64
 """How many of the newest requests that start or stop services are remembered."""
@@ -62,7 +65,7 @@ class Link(Protocol):
 
     def keep(self, key: str, value: str | None) -> None: ...
 
-    def request(self, message: dict[str, Any], then: Callable[[Any], None]) -> None: ...
+    def request(self, message: KeepRequest, then: Callable[[Reply], None]) -> None: ...
 
     def flush(self) -> None: ...
 

@@ -32,7 +32,7 @@ from holdfast.vocabulary.services import START_SECONDS, Outcome
 from holdfast.vocabulary.states import State
 
 if TYPE_CHECKING:
-    from holdfast.keeper.protocol.messages import EndedNotice, ExitFacts
+    from holdfast.keeper.protocol.messages import ExitFacts, Notice
 
 _log = logger("roster")
 _UNSEEN = "it ended while its keeper died"
@@ -244,18 +244,20 @@ class Roster:
 
     # Notices of the keeper
 
-    def on_notice(self, notice: dict[str, Any]) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Pass an exit, the end of a tree, or a stop by a person on to its runner."""
+        if notice["notice"] not in ("exit", "ended", "end_asked"):
+            return
         runner = self.runners.get(notice.get("service") or "")
         match notice["notice"]:
             case "exit" if notice.get("kind") == "task":
                 self._environment.recorder.forget(notice["run_id"])
             case "exit" if runner is None:
-                self.account_for_unknown([cast("ExitFacts", notice)])
+                self.account_for_unknown([notice])
             case "exit" if runner is not None:
-                runner.on_exit(cast("ExitFacts", notice))
+                runner.on_exit(notice)
             case "ended" if runner is not None:
-                runner.on_ended(cast("EndedNotice", notice))
+                runner.on_ended(notice)
             case "end_asked" if runner is not None:
                 # The keeper is already ending it. Asking again with the same grace changes nothing.
                 runner.stop(grace=notice["grace"], by_hand=True)

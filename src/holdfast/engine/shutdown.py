@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,6 +23,9 @@ from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.errors import ShuttingDown
 from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.holdfast import ShutdownResult
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import Reply
 
 ANSWER_SECONDS = 0.02
 _log = logger("shutdown")
@@ -164,6 +168,6 @@ def exit_code_of(last: LastExit) -> int:
     return last.code or 1
 
 
-def _log_refusal(reply: dict[str, object]) -> None:
+def _log_refusal(reply: Reply) -> None:
     if not reply.get("ok"):
         _log.error("the keeper would not end: %s", reply.get("error"))

@@ -18,7 +18,7 @@ from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.store.state_tables import OpenRun
 from holdfast.engine.roster import Roster
-from holdfast.engine.runner.declaration import Declaration, recording, undeclared
+from holdfast.engine.runner.declaration import Declaration, log_settings, stop_settings, undeclared
 from holdfast.engine.runner.runner import Runner
 from holdfast.rules.lifecycle.restoring import Fate, fate_of_survivor
 from holdfast.system import run_marks
@@ -28,6 +28,9 @@ from holdfast.vocabulary.specs.services import ServiceSpec
 
 if TYPE_CHECKING:
     from holdfast.keeper.protocol.messages import (
+        AdoptReply,
+        AdoptRequest,
+        EndRestRequest,
         ExitFacts,
         PredecessorRun,
         ProcessName,
@@ -135,10 +138,10 @@ class Survivors:
             is_over = last is not None and last.accounted == run_id
             if is_over or not found["start_time"]:
                 spec = self._spec_of(name)
-                facts: dict[str, Any] = {"run_id": run_id, "service": name}
+                over: EndRestRequest = {"do": "end_rest", "run_id": run_id, "service": name}
                 if is_over and last is not None:
-                    facts["number"] = last.number
-                rest.append(self._end_rest(facts, spec))
+                    over["number"] = last.number
+                rest.append(self._end_rest(over, spec))
                 continue
             number = found.get("number") or (last.number if last is not None else 0) + 1
             _log.warning("%s: process %d is not in the history", name, found["pid"])
@@ -160,7 +163,9 @@ class Survivors:
         last = {name: record.accounted for name, record in self._roster.records.items()}
         last |= {name: runner.accounted for name, runner in self._roster.runners.items()}
         return [
-            self._end_rest({"run_id": run_id, "service": name}, self._spec_of(name))
+            self._end_rest(
+                {"do": "end_rest", "run_id": run_id, "service": name}, self._spec_of(name)
+            )
             for name, run_id in last.items()
             if run_id and marks and run_marks.mark_of(run_id) in marks
         ]
@@ -201,7 +206,7 @@ class Survivors:
         if is_survivor and runner.declaration.spec.survivors == "stop":
             await runner.stop()
 
-    async def _take(self, runner: Runner, run: OpenRun, answer: dict[str, Any]) -> bool:
+    async def _take(self, runner: Runner, run: OpenRun, answer: AdoptReply) -> bool:
         """Make it the run of its service, or end it. Returns whether it goes on."""
         if runner.run is not None:
             # A newer run lives already, and a service has only one.
@@ -227,10 +232,11 @@ class Survivors:
                 pass
         return fate is Fate.GO_ON
 
-    async def _adopt(self, run: OpenRun, spec: ServiceSpec) -> dict[str, Any] | None:
+    async def _adopt(self, run: OpenRun, spec: ServiceSpec) -> AdoptReply | None:
         if not run.pid or not run.start_time:
             return None
-        run_facts = {
+        wanted: AdoptRequest = {
+            "do": "adopt",
             "run_id": run.run_id,
             "service": run.service,
             "number": run.number,
@@ -239,8 +245,11 @@ class Survivors:
             "boot_id": run.boot_id,
             "started_at": run.started_at,
             "age": max(0.0, time.time() - run.started_at),
+            "cookie": True,
+            "reopen": True,
+            "log": log_settings(spec),
+            "stop": stop_settings(spec),
         }
-        wanted = {"do": "adopt", **run_facts, "cookie": True, "reopen": True, **recording(spec)}
         try:
             return await self._link.ask(wanted)
         except Failed as error:
@@ -248,13 +257,27 @@ class Survivors:
                 self._doubt(run.service, [{"pid": run.pid, "name": ""}])
                 return None
             _log.info("%s: run %d is not there any more: %s", run.service, run.number, error)
-            await self._end_rest(run_facts, spec)
+            await self._end_rest(
+                {
+                    "do": "end_rest",
+                    "run_id": run.run_id,
+                    "service": run.service,
+                    "number": run.number,
+                    "pid": run.pid,
+                    "start_time": run.start_time,
+                    "boot_id": run.boot_id,
+                    "started_at": run.started_at,
+                    "age": wanted["age"],
+                },
+                spec,
+            )
             return None
 
-    async def _end_rest(self, run_facts: dict[str, Any], spec: ServiceSpec) -> None:
+    async def _end_rest(self, rest: EndRestRequest, spec: ServiceSpec) -> None:
         """End the rest of a run whose main process is gone: the next run must not meet it."""
+        rest["log"], rest["stop"] = log_settings(spec), stop_settings(spec)
         try:
-            answer = await self._link.ask({"do": "end_rest", **run_facts, **recording(spec)})
+            answer = await self._link.ask(rest)
         except Failed as error:
             _log.info("%s: nothing more of it is ended: %s", spec.name, error)
             return

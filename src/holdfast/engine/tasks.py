@@ -11,7 +11,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,6 +20,9 @@ from holdfast.adapters.run_ids import new_run_id
 from holdfast.adapters.succession import close_all
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.quantities import signal_name
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import ExitNotice, Notice, Reply, SpawnRequest
 
 TAIL_BYTES = 64 * 1024
 _LEASE_MARGIN_SECONDS = 10.0
@@ -124,7 +127,7 @@ class _Live:
     """A task whose processes may exist."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.exit: asyncio.Future[dict[str, Any]] = loop.create_future()
+        self.exit: asyncio.Future[ExitNotice] = loop.create_future()
         self.gone: asyncio.Future[None] = loop.create_future()
 
 
@@ -145,9 +148,11 @@ class Tasks:
                 self._left.add(run["run_id"])
                 self._end(run["run_id"])
 
-    def on_notice(self, notice: dict[str, Any]) -> bool:
+    def on_notice(self, notice: Notice) -> bool:
         """Take an exit or an end of a task; return whether it was one of ours."""
-        run_id = notice.get("run_id") or ""
+        if notice["notice"] not in ("exit", "ended"):
+            return False
+        run_id = notice["run_id"]
         if run_id in self._left:
             if notice["notice"] == "exit":
                 self._link.forget([run_id])
@@ -202,12 +207,13 @@ class Tasks:
             self._live.pop(run_id, None)
             for transport in transports:
                 transport.close()
-        facts = live.exit.result() if live.exit.done() else {}
-        number = facts.get("signal")
+        facts = live.exit.result() if live.exit.done() else None
+        number = facts.get("signal") if facts is not None else None
         out, err = (bytes(tail.data[-TAIL_BYTES:]) for tail in tails)
         seconds = round(monotonic() - began, 3)
         signal = signal_name(number) if number else None
-        return TaskResult(facts.get("code"), signal, is_timeout, seconds, out, err)
+        code = facts.get("code") if facts is not None else None
+        return TaskResult(code, signal, is_timeout, seconds, out, err)
 
     async def _open(
         self,
@@ -229,8 +235,8 @@ class Tasks:
         self._link.request({"do": "end", "run_id": run_id, "grace": 0.0}, _ignore)
 
 
-def _spawn_message(task: Task, run_id: str) -> dict[str, Any]:
-    message: dict[str, Any] = {
+def _spawn_message(task: Task, run_id: str) -> SpawnRequest:
+    message: SpawnRequest = {
         "do": "spawn",
         "run_id": run_id,
         "service": f"holdfast.{task.name}",
@@ -255,5 +261,5 @@ def _spawn_message(task: Task, run_id: str) -> dict[str, Any]:
     return message
 
 
-def _ignore(_: dict[str, Any]) -> None:
+def _ignore(_: Reply) -> None:
     """Do nothing: it does not matter whether it had ended by itself."""

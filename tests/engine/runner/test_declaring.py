@@ -40,7 +40,7 @@ def redeclare(stage: Stage, **fields: Any) -> bool:
 
 
 def asked(stage: Stage, word: str) -> list[dict[str, Any]]:
-    return [it for it in stage.asked if it["do"] == word]  # type: ignore[attr-defined]
+    return [message for message in stage.asked if message["do"] == word]  # type: ignore[attr-defined]
 
 
 def test_what_the_keeper_must_know_is_told(stage: Stage) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from holdfast.engine.runner.declaration import recording
+from holdfast.engine.runner.declaration import stop_settings
 from holdfast.vocabulary.specs.services import UNLIMITED, RestartSpec, ServiceSpec, StopSpec
 from tests.engine.stage import Stage
 
@@ -337,4 +337,4 @@ def test_a_stop_signal_by_a_name_that_only_we_know() -> None:
     spec = ServiceSpec(
         name="web", argv=("web",), working_dir="/", stop=StopSpec(signal="SIGRTMIN+3")
     )
-    assert recording(spec)["stop"]["signal"] == signal.SIGRTMIN + 3
+    assert stop_settings(spec)["signal"] == signal.SIGRTMIN + 3

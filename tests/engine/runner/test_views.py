@@ -67,7 +67,7 @@ def test_a_changed_fact_is_shown_at_once(fact: str, stage: Stage) -> None:
     value, field, shown = FACTS[fact]
     now, runner = stage.clock.now, stage.runner
     assert getattr(written([runner], now)["web"], field) != shown
-    runner._change(**{fact: value})
+    runner._change(**{fact: value})  # type: ignore[arg-type]
     assert getattr(runner.status(), field) == shown
     assert getattr(written([runner], now)["web"], field) == shown
 

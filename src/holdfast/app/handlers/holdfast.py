@@ -24,7 +24,12 @@ from holdfast.app.handlers.services import claim, with_last_lines
 from holdfast.app.registry import handles
 from holdfast.engine import caller
 from holdfast.engine.caller import UpEnvironment
-from holdfast.engine.runner.declaration import Declaration, environ_digest, recording
+from holdfast.engine.runner.declaration import (
+    Declaration,
+    environ_digest,
+    log_settings,
+    stop_settings,
+)
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.selectors import Selectors
 from holdfast.rules.authority.tokens import is_given as is_given_to
@@ -303,7 +308,8 @@ async def adopt(context: Context, command: Adopt) -> Outcomes:
                 "service": name,
                 "number": number,
                 "pid": found.pid,
-                **recording(spec),
+                "log": log_settings(spec),
+                "stop": stop_settings(spec),
             }
         )
         runner, _, _ = context.roster.declare(Declaration(spec))

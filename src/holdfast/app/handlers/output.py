@@ -217,14 +217,16 @@ async def send_input(context: Context, command: SendInput) -> Done:
         hint = "encode what is to be written, without line ends: `hello` is aGVsbG8="
         raise UsageError("data is no base64", hint) from None
     run_id = context.roster.get(command.service).live_run_id()
-    message = {"do": "write", "run_id": run_id, "data": command.data, "eof": command.eof}
-    await context.link.ask(message)
+    await context.link.ask(
+        {"do": "write", "run_id": run_id, "data": command.data, "eof": command.eof}
+    )
     return Done()
 
 
 @handles(Resize)
 async def resize(context: Context, command: Resize) -> Done:
     run_id = context.roster.get(command.service).live_run_id()
-    size = {"cols": command.cols, "rows": command.rows}
-    await context.link.ask({"do": "resize", "run_id": run_id, **size})
+    await context.link.ask(
+        {"do": "resize", "run_id": run_id, "cols": command.cols, "rows": command.rows}
+    )
     return Done()

@@ -208,8 +208,10 @@ async def signal(context: Context, command: Signal) -> Outcomes:
         raise UsageError(f'no signal "{command.signal}"', hint) from None
 
     async def send(runner: Runner) -> Outcome:
-        message = {"do": "signal", "run_id": runner.live_run_id(), "signal": number}
-        await context.link.ask({**message, "to": command.to})
+        run_id = runner.live_run_id()
+        await context.link.ask(
+            {"do": "signal", "run_id": run_id, "signal": number, "to": command.to}
+        )
         facts = {"signal": signal_name(number), "to": command.to}
         context.store.event(EventKind.SIGNAL_SENT, runner.name, runner.last_run_id, **facts)
         return runner.outcome("signalled")

@@ -40,7 +40,7 @@ from holdfast.vocabulary.specs.services import (
 from holdfast.vocabulary.specs.settings import HttpSpec, Settings
 
 if TYPE_CHECKING:
-    from holdfast.keeper.protocol.messages import EndedNotice, ExitFacts, RunFacts
+    from holdfast.keeper.protocol.messages import Notice, RunFacts
 
 NAME = GATE_SERVICE
 RELAYS = "mcp"
@@ -143,17 +143,17 @@ class Gate:
         self._has_begun = True
         self._apply()
 
-    def on_notice(self, notice: dict[str, Any]) -> bool:
+    def on_notice(self, notice: Notice) -> bool:
         """Take a notice if it is about the gate; return whether it was."""
-        if notice.get("service") != NAME:
+        if notice["notice"] not in ("exit", "ended") or notice.get("service") != NAME:
             return False
         if self._runner is None or notice["run_id"] in self._foreign:
             if notice["notice"] == "exit":
                 self._environment.recorder.run_ended(notice, None, _LEFT)
         elif notice["notice"] == "exit":
-            self._runner.on_exit(cast("ExitFacts", notice))
+            self._runner.on_exit(notice)
         elif notice["notice"] == "ended":
-            self._runner.on_ended(cast("EndedNotice", notice))
+            self._runner.on_ended(notice)
         return True
 
     async def stop(self) -> None:

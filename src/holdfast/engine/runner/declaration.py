@@ -7,7 +7,7 @@ keeper's memory, because environments hold secrets, which the database must not.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -116,11 +116,6 @@ def kernel_limits(spec: ServiceSpec) -> dict[str, float]:
     if spec.process_limit is not None:
         limits["processes"] = spec.process_limit
     return limits
-
-
-def recording(spec: ServiceSpec) -> dict[str, Any]:
-    """How a run is recorded and ended: the part that `spawn` and `adopt` share."""
-    return {"log": log_settings(spec), "stop": stop_settings(spec)}
 
 
 def log_settings(spec: ServiceSpec) -> LogSettings:

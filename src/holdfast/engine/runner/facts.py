@@ -108,3 +108,43 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         if self.launched is None and self.trace is not None and spec.origin != "adopted":
             return not self.trace.fits(spec)
         return plan.is_outdated(self.launched, spec)
+
+
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict
+
+    class FactChanges(TypedDict, total=False):
+        """The facts that a change replaces. A test compares it with `Facts`."""
+
+        declaration: Declaration
+        overrides: Overrides | None
+        state: State
+        since: float
+        desired: Desired
+        stopped_by_hand: bool
+        awaits_schedule: bool
+        reason: str | None
+        error_type: ErrorType | None
+        counters: Counters
+        next_start_at: float | None
+        due_mono: float
+        number: int
+        run: LiveRun | None
+        beside: RunSlot | None
+        launched: ServiceSpec | None
+        trace: plan.Trace | None
+        condition: Condition
+        last_run_id: str | None
+        last_exit: LastExit
+        accounted: str | None
+        waiting_for: tuple[str, ...]
+        prospect: Prospect | None
+        in_doubt: str | None
+        is_retiring: bool
+        is_leaving: bool
+        is_removed: bool
+        owner: Owner | None
+        ports: dict[str, int] | None
+        scaled: str | None
+        next_scheduled: float | None
+        scheduled_until: float | None

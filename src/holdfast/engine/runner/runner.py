@@ -61,6 +61,9 @@ from holdfast.vocabulary.specs.workflows import RecoverySpec
 from holdfast.vocabulary.states import ALIVE, Desired, ErrorType, State
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from holdfast.engine.runner.facts import FactChanges
     from holdfast.keeper.protocol.messages import (
         EndedNotice,
         EndedProcess,
@@ -887,13 +890,10 @@ class Runner:
     # Restoring
 
     def recollect(self, record: ServiceRecord) -> None:
-        """Take what the database says of a service whose keeper died with its supervisor."""
-        self._change(
-            number=record.number,
-            accounted=record.accounted,
-            stopped_by_hand=record.stopped_by_hand,
-            trace=record.trace,
-        )
+        """Take what the database says of a service that no keeper knows any more: after `down`, or
+        when the keeper died with its supervisor."""
+        self._take_lasting(record)
+        self._change(trace=record.trace)
         is_wanted = record.desired is Desired.RUNNING
         if record.state is State.STOPPING:
             self.ending_run, self.is_start_due = record.run_id, is_wanted
@@ -1068,18 +1068,25 @@ class Runner:
             return None
         return self.declaration.spec if trace.fits(self.declaration.spec) else None
 
+    def _take_lasting(self, record: ServiceRecord) -> None:
+        """Take the facts that outlive the keeper, which any supervisor takes up again."""
+        self._change(
+            number=record.number,
+            accounted=record.accounted,
+            stopped_by_hand=record.stopped_by_hand,
+        )
+
     def _restore_record(self, record: ServiceRecord) -> None:
+        """Take the whole record: the keeper, which knows the service, has gone on."""
+        self._take_lasting(record)
         self._restore_state(record.state)
         self._change(
             desired=record.desired,
-            stopped_by_hand=record.stopped_by_hand,
             since=record.since,
             reason=record.reason,
             counters=Counters(record.restarts, record.failures, record.start_failures),
-            number=record.number,
             last_run_id=record.run_id,
             last_exit=LastExit(record.code, record.signal, record.seconds, record.log_bytes),
-            accounted=record.accounted,
             next_start_at=record.next_start_at,
             scheduled_until=record.scheduled_until,
             error_type=record.error_type,
@@ -1189,7 +1196,7 @@ class Runner:
             self._verdict = verdict
             self._memory.keep_verdict(self.last_run_id, verdict)
 
-    def _change(self, **changes: Any) -> None:
+    def _change(self, **changes: Unpack[FactChanges]) -> None:
         """The only place where facts change."""
         self.facts = replace(self.facts, version=self.facts.version + 1, **changes)
 

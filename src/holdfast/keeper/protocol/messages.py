@@ -424,6 +424,7 @@ class EndRestRequest(_EndRest, total=False):
     start_time: str | None
     boot_id: str | None
     started_at: float
+    age: float
     stop: StopSettings
     log: LogSettings
 
