@@ -27,7 +27,7 @@ OPERATE = frozenset({
     *("config", "execute_command", "run_workflow", "cancel_workflow", "scale", "rolling_restart"),
     *("write_file", "edit_file", "apply_patch", "undo_files", "git_add", "git_commit"),
     *("git_restore", "git_switch", "git_stash", "git_tag", "checkpoint", "restore_checkpoint"),
-    "dismiss_banner",
+    *("dismiss_banner", "open_terminal"),
 })  # fmt: skip
 ADMINISTER = frozenset({
     *("up", "run", "adopt", "upgrade", "shutdown", "create_token", "list_tokens"),
@@ -40,6 +40,7 @@ DOORS: dict[str, frozenset[Door]] = {
     "upgrade": frozenset({Door.CLI}),
     "create_login": frozenset({Door.CLI}),
     "run": frozenset({Door.CLI, Door.MCP}),
+    "open_terminal": frozenset({Door.CLI, Door.REST, Door.WEBSOCKET, Door.TCP}),
     "open_output": frozenset({Door.CLI, Door.WEBSOCKET, Door.REST}),
     "log_in": frozenset({Door.REST}),
     "log_out": frozenset({Door.REST}),

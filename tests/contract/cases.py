@@ -22,7 +22,7 @@ CONFIG: dict[str, Any] = {
         "pool": quick(SLEEP, start_seconds=0, instances=1),
     },
     "groups": {"all": ["web", "idle"]},
-    "commands": {"greet": {"command": "echo hello"}},
+    "commands": {"greet": {"command": "echo hello"}, "allow_terminals": True},
     "workflows": {"release": {"steps": [{"command": "greet"}]}},
     "files": {"roots": {"project": {"path": ".", "write": True}}},
 }
@@ -142,6 +142,7 @@ CASES: dict[str, Case] = {
     "approvals": Case(),
     "approve": Case({"approval": "approval-none"}, error="not_found"),
     "reject": Case({"approval": "approval-none"}, error="not_found"),
+    "open_terminal": Case({"service": "idle"}, lambda world: _no_terminal(world)),
     "custom_restart": Case({"service": "web", "pre_commands": [GREET]}),
     "execute_command": Case({"custom_command": GREET}),
     "run_workflow": Case({"name": "release"}),
@@ -221,6 +222,11 @@ def _clean(world: World) -> None:
 def _changed_twice(world: World) -> None:
     _change(world)
     _change(world)
+
+
+def _no_terminal(world: World) -> None:
+    if "idle-terminal-1" in world.status()["services"]:
+        world.ask("remove", services=["idle-terminal-1"])
 
 
 def _fresh(world: World) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord
@@ -294,6 +294,7 @@ class FakeRecorder:
         self.ended: list[tuple[str, str]] = []
         self.records: dict[str, Callable[[], ServiceRecord]] = {}
         self.forgotten: list[str] = []
+        self.compared: dict[str, list[str]] = {}
 
     def event(
         self, kind: EventKind, service: str | None = None, run_id: str | None = None, **data: Any
@@ -308,6 +309,9 @@ class FakeRecorder:
 
     def run_started(self, run: OpenRun) -> None:
         pass
+
+    def run_compared(self, run_id: str, changes: Iterable[str]) -> None:
+        self.compared[run_id] = list(changes)
 
     def run_ended(self, facts: Mapping[str, Any], signal: str | None, reason: str) -> None:
         self.ended.append((facts["run_id"], reason))

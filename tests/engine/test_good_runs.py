@@ -98,3 +98,16 @@ def test_a_removed_service_is_forgotten(scene: Scene) -> None:
     scene.good_runs.removed(scene.runner)
     scene.settle()
     assert "good:web" not in scene.keeper.kept
+
+
+def test_a_new_run_is_compared_with_the_last_good_one(scene: Scene) -> None:
+    """The fields that differ are on record with the run; nothing is where nothing was good."""
+    scene.start()
+    assert scene.recorder.compared == {}
+    scene.advance(60.0)
+    scene.declare(argv=("web", "--y"))
+    scene.runner.restart()
+    scene.settle()
+    scene.advance(2.0)
+    (changes,) = scene.recorder.compared.values()
+    assert changes == ["command"]

@@ -15,7 +15,7 @@ import sys
 
 from holdfast.cli.call import Call
 from holdfast.cli.history import ended_how
-from holdfast.cli.parser.verbs import Verb
+from holdfast.cli.parser.verbs import Option, Verb
 from holdfast.cli.terminal import screen
 from holdfast.cli.terminal.follow import connect_again
 from holdfast.client.connection import Connection, ConnectionLost
@@ -49,7 +49,36 @@ RESET = (
     examples=(("holdfast attach shell", "type into it, see what it prints"),),
 )
 def attach(call: Call) -> int:
-    service = call.operands[0]
+    return attach_to(call, call.operands[0])
+
+
+@Verb(
+    "terminal",
+    "Open a shell with a service's user, folder and environment",
+    operands="SERVICE",
+    least=1,
+    most=1,
+    options=(Option("-d --detach", "tell its name, and leave it for `attach`"),),
+    commands=("open_terminal", "status", "send_input", "resize", "watch"),
+    about=(
+        "The shell is a service under a name of its own: it goes on after ctrl-p ctrl-q, is\n"
+        "recorded, and is in the dashboard. Type `exit` to end it."
+    ),
+    examples=(("holdfast terminal web", "look around where web runs"),),
+)
+def terminal(call: Call) -> int:
+    opened = call.ask("open_terminal", service=call.operands[0])
+    if call.is_json:
+        call.emit(opened)
+        return 0
+    if call.options.get("detach"):
+        call.say(f"{opened['service']}: holdfast attach {opened['service']}")
+        return 0
+    return attach_to(call, opened["service"])
+
+
+def attach_to(call: Call, service: str) -> int:
+    """Connect this terminal with a service's."""
     now = call.ask("status", services=[service])["services"][service]
     check_attachable(service, now)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

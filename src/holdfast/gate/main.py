@@ -46,13 +46,17 @@ def main() -> None:
     http_limits.fit_to_descriptors(_raise_limit())
     names = environ.get("HOLDFAST_GATE_SOCKETS", "http").split(",")
     sockets = {name: socket.socket(fileno=LISTEN_FD + n) for n, name in enumerate(names)}
+    listening = [sockets[name] for name in ("http", "dashboard") if name in sockets]
+    for sock in listening:
+        # What the kernel buffers for a client that does not read; connections inherit it.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     sock = sockets["http"]
-    # What the kernel buffers for a client that does not read; connections inherit it.
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     host, port = sock.getsockname()[:2]
     certificate = _certificate(environ)
     origins = [word for word in environ.get("ALLOWED_ORIGINS", "").split(",") if word]
     allowed = AllowedOrigins.at(host, port, is_tls=certificate is not None, origins=origins)
+    for other in listening[1:]:
+        allowed = allowed.and_port(other.getsockname()[1], host, is_tls=certificate is not None)
     line = environ["HOLDFAST_GATE_LINE"]
     mcp = McpDoor.of(environ.get("HOLDFAST_GATE_MCP"), line, allowed)
     instance = environ.get("HOLDFAST_GATE_INSTANCE", "")
@@ -80,7 +84,7 @@ def main() -> None:
     server = Server(config, line, certificate)
     if mcp is not None:
         server.after_startup.append(lambda: mcp.begin(sockets.get("mcp")))
-    server.run(sockets=[sock])
+    server.run(sockets=listening)
 
 
 def _raise_limit() -> int:

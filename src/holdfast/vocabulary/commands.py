@@ -33,6 +33,7 @@ SUBJECTS = (
     "dependencies",
     "sessions",
     "preferences",
+    "terminals",
     "ports",
     "files",
     "search",

@@ -24,6 +24,9 @@ class RunRecord(Result, frozen=True, kw_only=True):
     log_bytes: int
     rusage: dict[str, Any] | None
     error_type: str | None = None
+    changes: list[str] | None = None
+    """The fields of its declaration that differ from the last good run before it; None: there was
+    no such run, or nobody compared."""
 
 
 class RunsResult(Result, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -131,6 +131,11 @@ class StateStore:
         values = (run.run_id, run.service, run.number, run.pid)
         values += (run.start_time, run.boot_id, run.started_at)  # type: ignore[assignment]
         self._statements.append((state_tables.BEGIN_RUN, values))
+        self._schedule()
+
+    def run_compared(self, run_id: str, changes: Iterable[str]) -> None:
+        """Record which fields of a run's declaration differ from the last good run's."""
+        self._statements.append((state_tables.SAVE_CHANGES, (" ".join(changes), run_id)))
         self._schedule()
 
     def run_ended(self, facts: Mapping[str, Any], signal: str | None, reason: str) -> None:

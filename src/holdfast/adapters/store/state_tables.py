@@ -25,7 +25,8 @@ SCHEMA = (
         run_id TEXT PRIMARY KEY, service TEXT NOT NULL, number INTEGER NOT NULL,
         pid INTEGER NOT NULL, start_time TEXT, boot_id TEXT, started_at REAL NOT NULL,
         ended_at REAL, seconds REAL, code INTEGER, signal TEXT, is_unknown INTEGER NOT NULL,
-        reason TEXT, log_bytes INTEGER NOT NULL, rusage TEXT, error_type TEXT) WITHOUT ROWID""",
+        reason TEXT, log_bytes INTEGER NOT NULL, rusage TEXT, error_type TEXT,
+        changes TEXT) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS runs_of_service ON runs (service, number)",
     "CREATE INDEX IF NOT EXISTS open_runs ON runs (service) WHERE ended_at IS NULL",
     """CREATE TABLE IF NOT EXISTS events (
@@ -34,12 +35,12 @@ SCHEMA = (
     "CREATE INDEX IF NOT EXISTS events_of_service ON events (service, seq)",
 )
 
-ADDED_COLUMNS = (("runs", "error_type", "TEXT"),)
+ADDED_COLUMNS = (("runs", "error_type", "TEXT"), ("runs", "changes", "TEXT"))
 """Columns added after the first release; an older database gets them when it is opened."""
 # Columns are named, because a later version may have added some of its own.
 _EVENTS = "SELECT seq, time, kind, service, run_id, data FROM events"
 _RUN_COLUMNS = """run_id, service, number, pid, started_at, ended_at, seconds, code, signal,
-    is_unknown, reason, log_bytes, rusage, error_type"""
+    is_unknown, reason, log_bytes, rusage, error_type, changes"""
 SAVE_SERVICE = "INSERT OR REPLACE INTO services (name, record) VALUES (?, ?)"
 SAVE_META = "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)"
 SAVE_EVENT = """INSERT OR REPLACE INTO events (seq, time, kind, service, run_id, data)
@@ -53,6 +54,9 @@ END_RUN = """INSERT INTO runs (run_id, service, number, pid, started_at, ended_a
     code = excluded.code, signal = excluded.signal, is_unknown = excluded.is_unknown,
     reason = excluded.reason, log_bytes = excluded.log_bytes, rusage = excluded.rusage,
     error_type = excluded.error_type"""
+
+
+SAVE_CHANGES = "UPDATE runs SET changes = ? WHERE run_id = ?"
 
 
 class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +161,7 @@ def runs(db: sqlite3.Connection, service: str, limit: int) -> list[RunRecord]:
             log_bytes=row[11],
             rusage=_decoded(row[12]) if row[12] else None,
             error_type=row[13],
+            changes=row[14].split() if row[14] is not None else None,
         )
         for row in rows
     ]

@@ -16,7 +16,8 @@ from holdfast.adapters.own_log import logger
 from holdfast.engine.runner.environment import Environment, PendingCall
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.runner.runner import Runner
-from holdfast.vocabulary.specs.services import ServiceSpec
+from holdfast.rules import plan
+from holdfast.vocabulary.specs.services import Applies, ServiceSpec
 from holdfast.vocabulary.states import State
 
 _log = logger("good_runs")
@@ -62,6 +63,7 @@ class GoodRuns(RunObserver):
         run = runner.run
         if run is None:
             return
+        self._compare(runner, run.run_id)
         age = self._environment.clock.monotonic() - run.started_mono
         wait = max(0.0, runner.declaration.spec.restart.reset_after - age)
 
@@ -70,6 +72,19 @@ class GoodRuns(RunObserver):
                 self._mark(runner)
 
         self._timers[runner.name] = self._environment.call_later(wait, lasted)
+
+    def _compare(self, runner: Runner, run_id: str) -> None:
+        """Record how the declaration of a new run differs from that of the last good one."""
+        found = self.of(runner)
+        if found is None or found[0].run >= runner.number:
+            return
+        now = runner.launched or runner.declaration.spec
+        fields = [
+            name
+            for when in (Applies.BY_RESTART, Applies.IN_PLACE)
+            for name in plan.differences(found[1], now, when)
+        ]
+        self._environment.recorder.run_compared(run_id, fields)
 
     def run_over(self, runner: Runner) -> None:
         self._cancel(runner.name)

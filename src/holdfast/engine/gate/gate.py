@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.store.state_tables import OpenRun
-from holdfast.engine.gate.http_door import SOCKET, HttpDoor
+from holdfast.engine.gate.http_door import DASHBOARD, SOCKET, HttpDoor
 from holdfast.engine.gate.listeners import Listeners
 from holdfast.engine.runner.declaration import Declaration
 from holdfast.engine.runner.environment import AdmitAll, Environment
@@ -251,6 +251,9 @@ class Gate:
         # Another address needs another run: a socket is passed on only at the start.
         env["HOLDFAST_GATE_ADDRESS"] = self.door.address
         sockets = [SOCKET]
+        if self.door.dashboard_address:
+            env["HOLDFAST_GATE_DASHBOARD"] = self.door.dashboard_address
+            sockets.append(DASHBOARD)
         if self._mcp is not None:
             env["HOLDFAST_GATE_MCP"] = msgspec.json.encode(self._mcp).decode()
             sockets.append(RELAYS)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from holdfast.engine.gate.port_conflicts import PortConflicts
 
 SOCKET = "http"
+DASHBOARD = "dashboard"
+"""A second socket with the same pages."""
 SETTLED_SECONDS = 3.0
 CERTIFICATE, KEY = "gate.crt", "gate.key"
 _KNOWS_LOCALHOST: bool = sys.platform == "linux"
@@ -62,6 +64,11 @@ class HttpDoor:
         return self._addresses.get(SOCKET, "")
 
     @property
+    def dashboard_address(self) -> str:
+        """The second address with the same pages, if there is one."""
+        return self._addresses.get(DASHBOARD, "")
+
+    @property
     def note(self) -> str:
         """What there is to say about its address, or why it has none."""
         return self._notes.get(SOCKET, "")
@@ -86,6 +93,7 @@ class HttpDoor:
             self._fail(spec, error.message)
         else:
             self._opened(spec, listener)
+            self._open_dashboard(spec)
             then(spec)
 
     def close(self) -> None:
@@ -94,6 +102,7 @@ class HttpDoor:
         self._addresses.pop(SOCKET, None)
         self._notes.pop(SOCKET, None)
         self._listeners.close(SOCKET)
+        self._close_dashboard()
 
     async def settled(self) -> None:
         """Return when it is known whether there is an address; after a short time in any case."""
@@ -129,8 +138,8 @@ class HttpDoor:
         Not 127.0.0.1 if possible: a browser sends the cookies of a host to all of its ports, and
         programs under development listen there.
         """
-        address, spec = self._addresses.get(SOCKET), self._spec
-        if address is None or spec is None:
+        address, spec = self.dashboard_address or self.address, self._spec
+        if not address or spec is None:
             return None
         scheme, _, authority = address.partition("://")
         port = authority.rpartition(":")[2]
@@ -166,6 +175,7 @@ class HttpDoor:
         else:
             note = settled.note and f"{settled.note}, so {settled.listener.port} is used"
             self._opened(spec, settled.listener, note, is_handed_over=settled.is_handed_over)
+            self._open_dashboard(spec)
             then(spec)
 
     def _opened(
@@ -182,6 +192,33 @@ class HttpDoor:
             more: dict[str, Any] = {"note": note} if note else {}
             more |= {"handed_over": True} if is_handed_over else {}
             self._recorder.event(EventKind.DOOR_OPENED, door=SOCKET, address=address, **more)
+
+    def _open_dashboard(self, spec: HttpSpec) -> None:
+        """Listen at the second port, too. Without it everything goes on at the first."""
+        if spec.dashboard_port is None:
+            self._close_dashboard()
+            return
+        try:
+            listener = self._listeners.open(
+                DASHBOARD, spec.host, spec.dashboard_port, is_port_given=True
+            )
+        except HoldfastError as error:
+            self._close_dashboard()
+            self._notes[DASHBOARD] = error.message
+            facts: dict[str, Any] = {"port": spec.dashboard_port, "reason": error.message}
+            self._recorder.event(EventKind.DOOR_FAILED, door=DASHBOARD, **facts)
+            return
+        address = f"{'https' if self.certificate(spec) else 'http'}://{listener.address}"
+        listener.sock.close()
+        self._notes.pop(DASHBOARD, None)
+        if self._addresses.get(DASHBOARD) != address:
+            self._addresses[DASHBOARD] = address
+            self._recorder.event(EventKind.DOOR_OPENED, door=DASHBOARD, address=address)
+
+    def _close_dashboard(self) -> None:
+        self._addresses.pop(DASHBOARD, None)
+        self._notes.pop(DASHBOARD, None)
+        self._listeners.close(DASHBOARD)
 
     def _fail(self, spec: HttpSpec, why: str) -> None:
         _log.error("there is no HTTP: %s", why)

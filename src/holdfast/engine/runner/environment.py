@@ -7,7 +7,7 @@ rest of the engine.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import msgspec
@@ -52,6 +52,8 @@ class HistoryRecorder(Protocol):
     def remove_service(self, name: str) -> None: ...
 
     def run_started(self, run: OpenRun) -> None: ...
+
+    def run_compared(self, run_id: str, changes: Iterable[str]) -> None: ...
 
     def run_ended(self, facts: Mapping[str, Any], signal: str | None, reason: str) -> None: ...
 

@@ -69,6 +69,15 @@ class AllowedOrigins(NamedTuple):
         hosts |= {origin.partition("://")[2] for origin in given}
         return cls(hosts, own | given, own, is_everywhere)
 
+    def and_port(self, port: int, host: str, *, is_tls: bool) -> AllowedOrigins:
+        """Return the same with the names of a second port, which serves the same pages."""
+        more = AllowedOrigins.at(host, port, is_tls=is_tls)
+        return self._replace(
+            hosts=self.hosts | more.hosts,
+            origins=self.origins | more.origins,
+            own=self.own | more.own,
+        )
+
     def at_address(self, scope: Scope) -> AllowedOrigins:
         """A gate that listens everywhere may also be called by the address that the client used:
         no page of another site can make a browser use that name and read the answer."""

@@ -17,6 +17,7 @@ from holdfast.vocabulary.command import Command, Door
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.holdfast import Run
 from holdfast.vocabulary.specs.settings import Settings
+from holdfast.vocabulary.terminals import OpenTerminal
 from holdfast.vocabulary.workflows import (
     BINARY,
     NAMED,
@@ -53,6 +54,8 @@ def permit_commands(actor: Actor, command: Command, settings: Settings) -> Permi
                 )
         case Run():
             return permit_run(actor, command, settings)
+        case OpenTerminal():
+            return _permit_terminal(actor, settings)
         case RunWorkflow():
             return _permit_workflow(command.workflow, settings)
         case _:
@@ -125,6 +128,13 @@ def permit_named(name: str, settings: Settings) -> PermissionVerdict:
         setting = f"`commands: {{{name}: {{allowed_in_production: true}}}}`"
         return PermissionVerdict(False, f'"{name}" is not for production; {setting} allows it')
     return ALLOWED_BY_SETTINGS
+
+
+def _permit_terminal(actor: Actor, settings: Settings) -> PermissionVerdict:
+    if actor.role is Role.OWNER or settings.command_policy.allow_terminals:
+        return ALLOWED_BY_SETTINGS
+    setting = "`commands: {allow_terminals: true}` lets operators open them"
+    return PermissionVerdict(False, f"terminals beside services are off; {setting}")
 
 
 def _permit_named(command: CustomCommand, settings: Settings) -> PermissionVerdict:

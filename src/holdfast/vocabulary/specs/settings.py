@@ -49,6 +49,8 @@ class HttpSpec(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 3001
     is_port_given: bool = False
     """Whether this port is required. If not, the next free one is used."""
+    dashboard_port: int | None = None
+    """A second port with the same pages; None: there is none."""
     certificate: str | None = None
     key: str | None = None
     self_made: bool = False

@@ -30,6 +30,8 @@ class CommandPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Which commands that are not in the configuration may be run, and for how long."""
 
     allow_shell: bool = False
+    allow_terminals: bool = False
+    """Whether operators may open a shell beside a service."""
     allowed_types: tuple[str, ...] | None = None
     """None: every type for the owner at the local socket, no type for others."""
     allowed_programs: tuple[tuple[str, ...], ...] | None = None

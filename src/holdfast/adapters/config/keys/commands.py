@@ -62,6 +62,7 @@ COMMAND = Block(
 COMMAND_POLICY = Block(
     [
         Key("allow_shell", Boolean(), "The owner may have shell commands run."),
+        Key("allow_terminals", Boolean(), "Operators may open a shell beside a service."),
         Key(
             "allowed_types",
             ListOf(TYPES),

@@ -14,6 +14,7 @@ from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
 from holdfast.adapters.config.kinds.scalars import (
     Boolean,
     Choice,
+    Integer,
     ListOf,
     Text,
 )
@@ -51,6 +52,13 @@ TLS = Block(
     spec=HttpSpec,
     definition="tls",
     synonyms={"cert": "certificate", "certfile": "certificate", "keyfile": "key"},
+)
+DASHBOARD = Block(
+    [
+        Key("port", Integer(0, 65535), "A second port with the same pages, such as 5173."),
+    ],
+    spec=HttpSpec,
+    definition="dashboard",
 )
 SECURITY = Block(
     [
@@ -153,8 +161,10 @@ def build_http(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> H
     if "host" in chosen:
         host = str(chosen["host"]).strip("[]")
         fields["host"] = "127.0.0.1" if host == "localhost" else host
+    dashboard: Values = values.get("dashboard") or Values("dashboard", values.node)
     return HttpSpec(
         **fields,
+        dashboard_port=dashboard.get("port") or None,
         is_port_given="http_port" in chosen,
         certificate=certificate,
         key=key,

@@ -11,7 +11,7 @@ import re
 from holdfast.adapters.config.keys.alerts import AUDIT, AlertTargets
 from holdfast.adapters.config.keys.commands import NamedCommands, Workflow
 from holdfast.adapters.config.keys.dependencies import Groups
-from holdfast.adapters.config.keys.doors import MCP, SECURITY, TLS, AssistantDoor
+from holdfast.adapters.config.keys.doors import DASHBOARD, MCP, SECURITY, TLS, AssistantDoor
 from holdfast.adapters.config.keys.files import FILES, GIT
 from holdfast.adapters.config.keys.policies import PolicyList
 from holdfast.adapters.config.keys.resources import HOST_LIMITS, PortRange
@@ -79,6 +79,7 @@ _GLOBAL = [
     ),
     Key("http_port", Integer(0, 65535), "The port of HTTP.", default_of(HttpSpec, "port")),
     Key("tls", WordOrBlock("mode", TLS), "Serve HTTPS: with this certificate, or `self`."),
+    Key("dashboard", DASHBOARD, "The pages for people: where else they are served."),
     Key(
         "log_level",
         LogLevel(),
