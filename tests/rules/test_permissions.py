@@ -8,6 +8,7 @@ from holdfast.rules.authority.permissions import GRANTED, permit, role_of
 from holdfast.vocabulary.actors import Actor, Role, Scopes, Target
 from holdfast.vocabulary.command import Command, Door, Effect, Permission
 from holdfast.vocabulary.commands import COMMANDS
+from holdfast.vocabulary.preferences import SetPreferences
 from holdfast.vocabulary.services import Restart
 from holdfast.vocabulary.workflows import CustomRestart
 
@@ -91,9 +92,11 @@ def test_every_role_is_decided() -> None:
 
 
 def test_a_viewer_changes_nothing() -> None:
-    """Whatever needs only `view` reads only, but for one's own coming and going."""
+    """Whatever needs only `view` reads only, but for one's own coming and going, and one's own
+    preferences."""
+    own = {command for command in COMMANDS.values() if command.greets} | {SetPreferences}
     for command in COMMANDS.values():
-        if command.permission is Permission.VIEW and not command.greets:
+        if command.permission is Permission.VIEW and command not in own:
             assert command.effect is Effect.READS, command.name
 
 

@@ -31,14 +31,14 @@ READS = frozenset(
         *("read_file", "list_files", "file_changes", "search", "search_logs", "checkpoints"),
         *("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
         *("get_mode", "approvals", "policies", "list_tokens", "check_access", "audit"),
-        *("banners", "dependencies", "preferences"),
+        *("banners", "dependencies"),
     }
 )
 """Commands that only read: after a lost connection they are asked again as they are."""
 WITH_KEY = frozenset(
     {
         *("up", "start", "stop", "pause", "resume", "scale", "reload", "prune"),
-        *("close_session", "write_file", "unlock"),
+        *("close_session", "write_file", "unlock", "dismiss_banner"),
     }
 )
 """Changes that are asked again under the same key, by which the supervisor recognises them.

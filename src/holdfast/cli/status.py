@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from holdfast.cli.call import Call
-from holdfast.cli.parser.verbs import SERVICES, Verb
+from holdfast.cli.parser.verbs import SERVICES, Option, Verb
 from holdfast.cli.terminal import durations, screen
 from holdfast.client.connection import Connection
 from holdfast.client.discovery import SupervisorAway
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 HEADS = ("SERVICE", "STATE", "PID", "UPTIME", "RESTARTS", "DETAIL")
 TREE_HEADS = ("SERVICE", "PID", "STATE", "MEMORY", "CPU", "COMMAND")
 HOLDFAST_HEADS = ("PROJECT", "STATE", "KEEPER", "SERVICES", "VERSION", "STATE FOLDER")
+BANNER_HEADS = ("ID", "SEVERITY", "WHAT")
 BANNER_COLOURS = {"error": "red", "warning": "yellow", "success": "green"}
 TROUBLED = frozenset({"failed", "backoff"})
 ANSWER_SECONDS = 0.5
@@ -51,6 +52,36 @@ def status(call: Call) -> int:
         call.emit(result)
         return 0
     call.say("\n".join(render(result, call.paint, screen.width())))
+    return 0
+
+
+@Verb(
+    "banners",
+    "Tell what concerns everybody now, and put away what somebody has read",
+    options=(Option("--dismiss", "put a banner away for everybody, by its id", "ID"),),
+    commands=("banners", "dismiss_banner"),
+    examples=(
+        ("holdfast banners", "the sentences that `status` and the dashboard show on top"),
+        ("holdfast banners --dismiss failure-web", "this one was read"),
+    ),
+)
+def banners(call: Call) -> int:
+    dismissed = call.options.get("dismiss")
+    if dismissed:
+        call.ask("dismiss_banner", banner=dismissed)
+    result = call.ask("banners")
+    if call.is_json:
+        call.emit(result)
+        return 0
+    found = [sentence_of(banner) for banner in result["banners"]]
+    rows = [
+        (banner["id"], banner["severity"], text)
+        for banner, text in zip(result["banners"], found, strict=True)
+    ]
+    if rows:
+        call.say_table(BANNER_HEADS, rows)
+    else:
+        call.say("nothing that concerns everybody")
     return 0
 
 
@@ -94,19 +125,24 @@ def doors_of(supervisor: dict[str, Any]) -> list[str]:
 
 def notices_of(supervisor: dict[str, Any], paint: screen.Paint) -> list[str]:
     """What concerns everybody, above the table."""
-    lines = []
-    for banner in supervisor.get("banners") or ():
-        text = banner["title"]
-        if progress := banner.get("progress"):
-            text += f", step {progress['step']} of {progress['steps']}: {progress['what']}"
-        if banner.get("detail"):
-            text += f": {banner['detail']}"
-        if banner.get("since"):
-            text += f", since {_moment(banner['since'])}"
-        if banner.get("hint"):
-            text += f" ({banner['hint']})"
-        lines.append(paint(text, BANNER_COLOURS.get(banner["severity"], "dim")))
-    return lines
+    return [
+        paint(sentence_of(banner), BANNER_COLOURS.get(banner["severity"], "dim"))
+        for banner in supervisor.get("banners") or ()
+    ]
+
+
+def sentence_of(banner: dict[str, Any]) -> str:
+    """One banner as a line of text."""
+    text: str = banner["title"]
+    if progress := banner.get("progress"):
+        text += f", step {progress['step']} of {progress['steps']}: {progress['what']}"
+    if banner.get("detail"):
+        text += f": {banner['detail']}"
+    if banner.get("since"):
+        text += f", since {_moment(banner['since'])}"
+    if banner.get("hint"):
+        text += f" ({banner['hint']})"
+    return text
 
 
 def row_of(name: str, service: dict[str, Any]) -> tuple[str, ...]:

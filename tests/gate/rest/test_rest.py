@@ -92,8 +92,8 @@ def test_open_status_opens_status_and_nothing_else() -> None:
                 assert "running" in str(gate.get(path, token=None))
                 gate.refused(401, "GET", path, token=None, X_Forwarded_For="192.0.2.1")
                 gate.refused(401, "GET", path, token="wrong")
-            gate.refused(403, "GET", "/api/services/web/logs", token=None)
-            gate.refused(403, "POST", "/api/services/stop", token=None, body={"services": ["web"]})
+            gate.refused(401, "GET", "/api/services/web/logs", token=None)
+            gate.refused(401, "POST", "/api/services/stop", token=None, body={"services": ["web"]})
             assert hold.service("web")["status"] == "running"
 
 

@@ -26,8 +26,8 @@ CONTENTS: dict[str, dict[str, str]] = {
     },
     "Inspect": {
         "status": "status", "health": "health", "logs": "logs", "events": "history",
-        "ps": "status", "runs": "history", "attach": "attach", "terminal": "attach",
-        "ls": "status",
+        "ps": "status", "runs": "history", "banners": "status", "attach": "attach",
+        "terminal": "attach", "ls": "status",
     },
     "Diagnose": {
         "explain": "explain", "graph": "dependencies", "alerts": "alerts", "top": "metrics",
