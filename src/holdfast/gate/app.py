@@ -16,6 +16,7 @@ from holdfast.client.channel import Channel
 from holdfast.gate.body_limits import BodyLimits
 from holdfast.gate.browser.guard import AllowedOrigins, Guard, RefusalReports
 from holdfast.gate.browser.login import LoginRoutes
+from holdfast.gate.browser.page import BuiltPage
 from holdfast.gate.callers import ValidTokens
 from holdfast.gate.errors import refusal
 from holdfast.gate.mcp.door import McpDoor
@@ -57,6 +58,7 @@ def build(
         routes=[
             *Pages(channel).routes(),
             *LoginRoutes(channel, leave).routes(),
+            *BuiltPage().routes(),
             *(mcp.routes() if mcp is not None else ()),
             WebSocketRoute("/ws", WebSocketDoor(channel, new_channel)),
         ],

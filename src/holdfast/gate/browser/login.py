@@ -1,4 +1,4 @@
-"""Logging in by a link, logging out, and the first page of the dashboard.
+"""Logging in by a link, logging out, and as whom a browser is logged in.
 
 The secret of a link stands behind its `#`, which no browser sends. A script takes it out of the
 address and posts it. Only our own pages may use the cookie that comes back, and no GET request
@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import cache
-from importlib import resources
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from holdfast.client.channel import Caller, Channel
@@ -24,12 +22,6 @@ from holdfast.gate.http_limits import prove
 from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized
 from holdfast.vocabulary.names import HAND_OVER_PATH
 
-KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-FILES = ("dashboard.html", "dashboard.js", "login.html", "login.js", "page.css")
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 LONGEST_CODE = 200
 
 
@@ -39,9 +31,6 @@ class LoginRoutes:
     def __init__(self, channel: Channel, leave: Callable[[], None]) -> None:
         self._channel = channel
         self._leave = leave
-        # Read them now: when they are first wanted, the files on disk may be another version.
-        for name in FILES:
-            _read(name)
 
     def routes(self) -> list[Route]:
         def get(path: str, page: Any) -> Route:
@@ -51,30 +40,11 @@ class LoginRoutes:
             return Route(path, page, methods=["POST"])
 
         return [
-            get("/", self.to_dashboard),
-            get("/dashboard", self.dashboard),
-            get("/login", self.login_page),
-            get("/pages/{name}", self.file),
             get("/session", self.session),
             post("/login", self.log_in),
             post("/logout", self.log_out),
             post(HAND_OVER_PATH, self.hand_over),
         ]
-
-    async def to_dashboard(self, _: Request) -> Response:
-        return RedirectResponse("/dashboard", 307)
-
-    async def dashboard(self, _: Request) -> Response:
-        return page("dashboard.html")
-
-    async def login_page(self, _: Request) -> Response:
-        return page("login.html")
-
-    async def file(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in FILES:
-            return refusal(404, f'no page "{name[:100]}"', "not_found")
-        return page(name)
 
     async def session(self, request: Request) -> Response:
         """Tell a page as which actor its browser is logged in."""
@@ -136,16 +106,6 @@ class LoginRoutes:
 
 
 _UNSTORED = {"Cache-Control": "no-store"}
-
-
-def page(name: str) -> Response:
-    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
-    return Response(_read(name), headers=headers, media_type=KINDS[name.rpartition(".")[2]])
-
-
-@cache
-def _read(name: str) -> bytes:
-    return (resources.files("holdfast.gate") / "dashboard" / name).read_bytes()
 
 
 def _set_cookie(answer: Response, request: Request, value: str, seconds: int) -> None:

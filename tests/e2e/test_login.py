@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.browser.conftest import BrowsedHold
+from tests.e2e.conftest import BrowsedHold
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
@@ -36,12 +36,11 @@ def test_in_once_and_out(context: BrowserContext, hold: BrowsedHold) -> None:
     page.on("request", lambda request: requests.append(request.url))
     link = hold.link()
     page.goto(link)
-    page.wait_for_selector("[data-state=shown]")
+    page.wait_for_selector("[data-page=overview][data-state=shown]")
     base, _, secret = link.partition("/login#")
-    assert page.url == f"{base}/dashboard"
-    assert page.text_content("#who") is not None
-    assert "(admin)" in str(page.text_content("#who"))
-    assert "web" in str(page.text_content("#services"))
+    assert page.url == f"{base}/dashboard/"
+    assert "admin" in str(page.text_content(".top"))
+    assert "web" in str(page.text_content("main"))
     assert page.evaluate("history.length") <= 2
     assert not any(secret in url for url in requests if "#" not in url)
     (cookie,) = context.cookies()
@@ -50,7 +49,8 @@ def test_in_once_and_out(context: BrowserContext, hold: BrowsedHold) -> None:
     assert page.evaluate("document.cookie") == ""
     assert page.evaluate(STATUS) == 200
     assert page.evaluate(SOCKET) != "closed"
-    page.click("#leave")
+    page.click("text=admin")
+    page.click("role=menuitem[name='Log out']")
     page.wait_for_selector("[data-state=nobody]")
     assert context.cookies() == []
     assert page.evaluate(STATUS) == 401
@@ -66,11 +66,11 @@ def test_what_a_role_may_not_the_page_may_not(context: BrowserContext, hold: Bro
     """A viewer's browser looks; an operator's stops."""
     page = context.new_page()
     page.goto(hold.link("--role", "viewer"))
-    page.wait_for_selector("[data-state=shown]")
+    page.wait_for_selector("[data-page=overview][data-state=shown]")
     assert page.evaluate(STOP) == 403
     page.goto("about:blank")
     page.goto(hold.link("--role", "operator"))
-    page.wait_for_selector("[data-state=shown]")
+    page.wait_for_selector("[data-page=overview][data-state=shown]")
     assert page.evaluate(STOP) == 200
     hold.cli("start", "web")
 
@@ -80,7 +80,7 @@ def test_over_https(context: BrowserContext) -> None:
     with BrowsedHold(tls="self") as hold:
         page = context.new_page()
         page.goto(hold.link())
-        page.wait_for_selector("[data-state=shown]")
+        page.wait_for_selector("[data-page=overview][data-state=shown]")
         (cookie,) = context.cookies()
         assert cookie["name"] == f"__Host-holdfast_{hold.port}"
         assert cookie["secure"] is True

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.conftest import OTHER_SITE, BrowsedHold
+from tests.e2e.conftest import OTHER_SITE, BrowsedHold
 from tests.harness import wait_for
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def logged_in(context: BrowserContext, hold: BrowsedHold) -> BrowserContext:
     """Somebody is logged in, with this very browser."""
     page = context.new_page()
     page.goto(hold.link())
-    page.wait_for_selector("[data-state=shown]")
+    page.wait_for_selector("[data-page=overview][data-state=shown]")
     page.close()
     return context
 
