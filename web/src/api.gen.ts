@@ -74,6 +74,33 @@ export interface AuditVerdict {
   problem?: string | null;
   anchors?: (Record<string, unknown>)[];
 }
+export interface Banner {
+  id: string;
+  kind: "approval" | "configuration" | "failure" | "history" | "lockdown" | "notice" | "resource" | "restart" | "rolling" | "switch" | "workflow";
+  severity: "error" | "info" | "success" | "warning";
+  title: string;
+  detail?: string;
+  service?: string | null;
+  since?: number | null;
+  progress?: BannerProgress | null;
+  actions?: BannerAction[];
+  hint?: string;
+  is_dismissible?: boolean;
+  expires_at?: number;
+}
+export interface BannerAction {
+  label: string;
+  command: string;
+  arguments?: Record<string, unknown>;
+}
+export interface BannerProgress {
+  step: number;
+  steps: number;
+  what?: string;
+}
+export interface BannersResult {
+  banners: Banner[];
+}
 export interface ChangedFile {
   path: string;
   outcome: string;
@@ -115,6 +142,20 @@ export interface ClosedSession {
   handed_over?: string[];
   shared?: string[];
 }
+export interface ConfigResult {
+  config: string | null;
+  files: string[];
+  values: ConfigValue[];
+}
+export interface ConfigValue {
+  path: string[];
+  value: unknown;
+  source: "command_line" | "default" | "environment" | "file";
+  file?: string | null;
+  line?: number | null;
+  given_by?: string | null;
+  variables?: string[];
+}
 export interface ConfigurationChange {
   run?: number | null;
   at?: number | null;
@@ -131,6 +172,9 @@ export interface CustomCommand {
   allowed_in_production?: boolean | null;
   timeout?: number | null;
   timeout_seconds?: number | null;
+}
+export interface DependenciesResult {
+  services: Record<string, ServiceNeeds>;
 }
 export interface Done {
   message?: string;
@@ -441,6 +485,12 @@ export interface ModeResult {
   switching_to?: "advanced" | "proxy";
   message?: string;
 }
+export interface Need {
+  service: string;
+  condition: string;
+  is_met: boolean;
+  restart?: boolean;
+}
 export interface Outcome {
   outcome: string;
   status: string;
@@ -543,6 +593,9 @@ export interface PortsResult {
   ports: PortInfo[];
   free?: boolean | null;
 }
+export interface PreferencesResult {
+  values: Record<string, unknown>;
+}
 export interface Problem {
   type: string;
   title: string;
@@ -605,6 +658,7 @@ export interface RunRecord {
   log_bytes: number;
   rusage: Record<string, unknown> | null;
   error_type?: string | null;
+  changes?: string[] | null;
 }
 export interface RunsResult {
   runs: RunRecord[];
@@ -661,6 +715,16 @@ export interface ServiceMetrics {
   custom?: Record<string, number>;
   pss_bytes?: number | null;
   ports?: number[];
+}
+export interface ServiceNeeds {
+  status: string;
+  desired: string;
+  needs?: Need[];
+  needed_by?: string[];
+  layer?: number;
+  template?: string | null;
+  groups?: string[];
+  tags?: string[];
 }
 export interface ServiceStatus {
   status: string;
@@ -754,6 +818,7 @@ export interface SupervisorStatus {
   fingerprint?: string;
   selectors?: string[];
   alerts?: Record<string, number>;
+  banners?: Banner[];
   runtime_mode?: string;
   lockdown?: Record<string, unknown>;
   approvals?: number;
@@ -858,6 +923,11 @@ export interface TargetStatus {
   failing_since?: number | null;
   reason?: string | null;
   last_delivered_at?: number | null;
+}
+export interface TerminalResult {
+  service: string;
+  beside: string;
+  outcome: Outcome;
 }
 export interface TokenInfo {
   id: string;
@@ -966,6 +1036,12 @@ export interface Commands {
     permission: "administer";
     effect: "reads";
   };
+  banners: {
+    takes: { services?: string[]; };
+    answers: BannersResult;
+    permission: "view";
+    effect: "reads";
+  };
   cancel_workflow: {
     takes: { workflow: string; };
     answers: Done;
@@ -996,6 +1072,12 @@ export interface Commands {
     permission: "view";
     effect: "disrupts";
   };
+  config: {
+    takes: { services?: string[]; defaults?: boolean; };
+    answers: ConfigResult;
+    permission: "operate";
+    effect: "reads";
+  };
   create_token: {
     takes: { token_name: string; role?: string; commands?: string[] | null; services?: string[] | null; tags?: string[] | null; paths?: string[] | null; expires_in?: number | null; };
     answers: TokenResult;
@@ -1007,6 +1089,18 @@ export interface Commands {
     answers: WorkflowResult;
     permission: "operate";
     effect: "disrupts";
+  };
+  dependencies: {
+    takes: { services?: string[]; };
+    answers: DependenciesResult;
+    permission: "view";
+    effect: "reads";
+  };
+  dismiss_banner: {
+    takes: { banner: string; };
+    answers: Done;
+    permission: "operate";
+    effect: "changes";
   };
   edit_file: {
     takes: { path: string; edits: Edit[]; root?: string | null; etag?: string | null; dry_run?: boolean; };
@@ -1164,6 +1258,12 @@ export interface Commands {
     permission: "view";
     effect: "changes";
   };
+  open_terminal: {
+    takes: { service: string; };
+    answers: TerminalResult;
+    permission: "operate";
+    effect: "changes";
+  };
   pause: {
     takes: { services: string[]; };
     answers: Outcomes;
@@ -1185,6 +1285,12 @@ export interface Commands {
   ports: {
     takes: { port?: number | null; all?: boolean; };
     answers: PortsResult;
+    permission: "view";
+    effect: "reads";
+  };
+  preferences: {
+    takes: {};
+    answers: PreferencesResult;
     permission: "view";
     effect: "reads";
   };
@@ -1312,6 +1418,12 @@ export interface Commands {
     takes: { mode: "advanced" | "proxy"; };
     answers: ModeResult;
     permission: "administer";
+    effect: "changes";
+  };
+  set_preferences: {
+    takes: { values: Record<string, unknown>; };
+    answers: PreferencesResult;
+    permission: "view";
     effect: "changes";
   };
   shutdown: {
