@@ -42,6 +42,23 @@ def test_every_tool_is_a_union_of_commands() -> None:
         assert hints["readOnlyHint"] is reads
 
 
+TOOLLESS = {
+    "resize": "a tool has no window; `attach` sends it",
+    "execute_command": "`run` does more, and what it starts can be waited for",
+    "apply_patch": "`edit` says which piece did not fit, and models write few patches that fit",
+    "undo_files": "a checkpoint brings files back, also what a program changed",
+    "file_changes": "it lists what `undo_files` takes",
+}
+"""Commands with a toolset that no tool gives, and why."""
+
+
+def test_every_command_of_a_toolset_is_in_a_tool() -> None:
+    """Or in the list above, with a reason: nothing is forgotten."""
+    given = {name for tool in TABLE for name in tool.commands}
+    meant = {name for name, command in COMMANDS.items() if command.toolset is not None}
+    assert meant - given == set(TOOLLESS)
+
+
 def test_no_tool_changes_configuration_or_rights() -> None:
     """Not one of them can reach such a command."""
     given = {name for tool in TABLE for name in tool.commands}

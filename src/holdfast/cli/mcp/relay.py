@@ -15,6 +15,7 @@ import time
 
 from holdfast.cli.mcp.session import decide, lasting_refusal
 from holdfast.system.lean_json import dumps, encoded, loads
+from holdfast.system.lines import LineBuffer, LineTooLong
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused
 
 TYPE_CHECKING = False
@@ -61,10 +62,13 @@ class Relay:
         self._token: str | None = None
         self._client = "assistant"
         self._sock: _socket.socket | None = None
-        self._from_client = b""
-        self._pieces: list[bytes] = []
-        self._held = 0
-        self._from_gate = b""
+        self._from_client = LineBuffer(MOST_HELD)
+        self._waiting: list[bytes] = []
+        """Lines of the client that are not handled yet."""
+        self._waiting_bytes = 0
+        self._from_gate = LineBuffer()
+        self._early: list[bytes] = []
+        """Lines of the gate that came with its greeting."""
         self._handshake: bytes | None = None
         self._is_initialized = False
         self._subscriptions: dict[str, bytes] = {}
@@ -87,9 +91,10 @@ class Relay:
     def run(self) -> int:
         """Relay until the client closes its end."""
         while True:
-            while b"\n" in self._from_client:
+            while self._waiting:
                 # One at a time, because handling one may read more of them.
-                line, _, self._from_client = self._from_client.partition(b"\n")
+                line = self._waiting.pop(0)
+                self._waiting_bytes -= len(line)
                 if line.strip():
                     self._on_line(line)
             reading: list[Any] = [0] if self._sock is None else [0, self._sock]
@@ -105,16 +110,15 @@ class Relay:
     # What the client says
 
     def _take(self, data: bytes) -> None:
-        """Add input. Pieces of a long line are joined once, at its end."""
-        if b"\n" not in data:
-            self._held += len(data)
-            if self._held > MOST_HELD:
-                # A line without an end is replaced by this text, which is no valid message.
-                self._pieces, self._held, data = [], 0, b"too long "
-            self._pieces.append(data)
-            return
-        self._from_client += b"".join(self._pieces) + data
-        self._pieces, self._held = [], 0
+        """Add input."""
+        try:
+            lines = self._from_client.feed(data)
+        except LineTooLong:
+            # A line without an end is replaced by this text, which is no valid message.
+            self._from_client.clear()
+            lines = self._from_client.feed(b"too long ")
+        self._waiting += lines
+        self._waiting_bytes += sum(map(len, lines))
 
     def _on_line(self, line: bytes) -> None:
         try:
@@ -213,11 +217,7 @@ class Relay:
         if not data:
             self._lost()
             return
-        if b"\n" not in data:
-            self._from_gate += data
-            return
-        *lines, self._from_gate = (self._from_gate + data).split(b"\n")
-        kept = [line + b"\n" for line in lines if self._is_for_client(line)]
+        kept = [line + b"\n" for line in self._lines_in(data) if self._is_for_client(line)]
         self._write(b"".join(kept))
 
     def _is_for_client(self, line: bytes) -> bool:
@@ -263,7 +263,7 @@ class Relay:
         for place in range(0, len(data), _WRITE_SIZE):
             piece = data[place : place + _WRITE_SIZE]
             while piece:
-                reading = [0] if len(self._from_client) < 16 * _READ_SIZE else []
+                reading = [0] if self._waiting_bytes < 16 * _READ_SIZE else []
                 ready, writable, _ = select.select(reading, [1], [])
                 if writable:
                     piece = piece[os.write(1, piece) :]
@@ -279,7 +279,8 @@ class Relay:
         if self._sock is not None:
             self._sock.close()
             self._sock = None
-        self._from_gate = b""
+        self._from_gate.clear()
+        self._early = []
         self._asked.clear()
         self._questions.clear()
         self._own.clear()
@@ -374,18 +375,22 @@ class Relay:
         data = self._sock.recv(_READ_SIZE)
         if not data:
             raise OSError("it went away")
-        *lines, self._from_gate = (self._from_gate + data).split(b"\n")
+        return self._lines_in(data)
+
+    def _lines_in(self, data: bytes) -> list[bytes]:
+        lines, self._early = [*self._early, *self._from_gate.feed(data)], []
         return lines
 
     def _line_of(self, sock: _socket.socket) -> dict[str, Any]:
-        data = b""
-        while b"\n" not in data:
-            piece = sock.recv(_READ_SIZE)
-            if not piece:
+        self._from_gate.clear()
+        lines: list[bytes] = []
+        while not lines:
+            data = sock.recv(_READ_SIZE)
+            if not data:
                 raise OSError("it went away")
-            data += piece
-        line, _, self._from_gate = data.partition(b"\n")
-        answer: dict[str, Any] = loads(line)
+            lines = self._from_gate.feed(data)
+        first, *self._early = lines
+        answer: dict[str, Any] = loads(first)
         return answer
 
     def _give_up(self, error: HoldfastError) -> None:

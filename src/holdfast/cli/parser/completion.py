@@ -140,7 +140,7 @@ def candidates(before: list[str], last: str) -> list[tuple[str, str]]:
         shown = {option.flags[-1]: option.help for option in reversed(options)}
         return list(reversed(shown.items()))
     if place is None:
-        return [(known.name, known.summary) for known in every_verb()]
+        return [(known.name, known.summary) for known in every_verb(last)]
     if verb is None:
         return []
     return _operands(verb, before, place)

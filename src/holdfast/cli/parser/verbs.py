@@ -142,9 +142,10 @@ def verb_of(name: str) -> Verb | None:
     return _defined[name]
 
 
-def every_verb() -> list[Verb]:
-    """All verbs, in the order of the contents; every family is imported."""
-    return [found for name in NAMES if (found := verb_of(name)) is not None]
+def every_verb(prefix: str = "") -> list[Verb]:
+    """All verbs that begin so, in the order of the contents; their families are imported."""
+    names = [name for name in NAMES if name.startswith(prefix)]
+    return [found for name in names if (found := verb_of(name)) is not None]
 
 
 GLOBAL_OPTIONS = (
