@@ -332,6 +332,7 @@ def test_the_last_lines_before_a_place(stage: Stage) -> None:
     beginning."""
     for number in range(300):
         stage.say(f"line {number}\n".encode(), "err" if number % 3 == 0 else "out")
+        stage.recorder._finish_chunk()
     stage.say(b"unfinished")
     stage.recorder.flush()
     places = [entry.cursor for entry in stage.entries() if isinstance(entry, Line)]
@@ -343,3 +344,16 @@ def test_the_last_lines_before_a_place(stage: Stage) -> None:
         first = max(0, number - 5)
         assert text.decode().split() == " ".join(f"line {n}" for n in range(first, number)).split()
     assert stage.reader.before(places[4], 1000) == stage.reader.beginning()
+
+
+def test_the_first_line_of_a_rare_stream_is_among_the_last(stage: Stage) -> None:
+    """It is not left out because nothing of its stream precedes it."""
+    for number in range(20):
+        stage.say(f"line {number}\n".encode(), "err" if number == 17 else "out")
+        stage.recorder._finish_chunk()
+    stage.recorder.flush()
+    start = stage.reader.before(stage.reader.end(), 5)
+    assert (
+        b"".join(stage.reader.raw(start)).split()
+        == b" ".join(b"line %d" % number for number in range(15, 20)).split()
+    )

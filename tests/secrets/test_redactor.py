@@ -39,7 +39,7 @@ def test_one_of_many_values(before: bytes, number: int, after: bytes) -> None:
 def test_lines_stay_lines(lines: list[bytes]) -> None:
     """However many are looked at together, each comes out as its own."""
     redactor = Redactor(["hunter2-secret"])
-    shown = redactor.redact_lines(lines)
+    shown = redactor.redact_lines(b"\n".join(lines)).split(b"\n") if lines else []
     assert len(shown) == len(lines)
     for line, data in zip(shown, lines, strict=True):
         if redactor.redact(data) == data:
@@ -67,7 +67,7 @@ def test_lines_stay_lines(lines: list[bytes]) -> None:
 )
 def test_where_secrets_stand(line: bytes, shown: bytes | None) -> None:
     """In JSON, in JSON within JSON, between colours, in addresses."""
-    (found,) = Redactor().redact_lines([line])
+    found = Redactor().redact_lines(line)
     assert found == shown if shown is not None else HIDDEN.encode() in found
 
 

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from holdfast.cli.call import Call
 from holdfast.cli.parser.verbs import NO_PREFIX, SERVICES, TIMESTAMPS, Option, Verb
 from holdfast.cli.terminal.follow import learn_secrets, note_down
-from holdfast.cli.terminal.output import LogFollower, Printer, Style, interleave
+from holdfast.cli.terminal.output import LogFollower, Printer, Style, interleave, last_entries
 from holdfast.client.connection import ConnectionLost
 from holdfast.client.discovery import SupervisorAway, nothing_runs
 from holdfast.logbook import cursors, segments
 from holdfast.logbook.cursors import Cursor
-from holdfast.logbook.entries import Chunk, Line, Note, Stream
-from holdfast.logbook.lines import lines
+from holdfast.logbook.entries import Chunk, Entry, Stream
+from holdfast.logbook.line_pattern import LinePattern
+from holdfast.logbook.lines import blocks, lines
 from holdfast.logbook.reader import Reader
+from holdfast.secrets.log_matching import MatchingLines
 from holdfast.secrets.log_redaction import LineRedactor
 from holdfast.system.places import lock_is_held
 from holdfast.vocabulary.errors import HoldfastError, NotFound, UnknownService, UsageError
@@ -84,7 +85,11 @@ def logs(call: Call) -> int:
     )
     printer = Printer(style, names)
     if not follow:
-        sources = [_recorded_entries(call, part, printer, stream) for part in parts]
+        # In one log nobody sees when each line was printed.
+        is_joined = len(parts) == 1 and not style.timestamps
+        sources = [
+            _recorded_entries(call, part, printer, stream, is_joined=is_joined) for part in parts
+        ]
         for service, entry in interleave(sources) if sources else ():
             printer.show(service, entry)
         printer.end_line()
@@ -155,11 +160,11 @@ def _names_of_daemon(call: Call) -> list[str]:
         return []
 
 
-def _pattern(text: str | None) -> re.Pattern[str] | None:
+def _pattern(text: str | None) -> LinePattern | None:
     if text is None:
         return None
     try:
-        return re.compile(text)
+        return LinePattern(text)
     except re.error as error:
         raise UsageError(f"--grep {text}: {error}", "it is a regular expression") from None
 
@@ -185,21 +190,31 @@ def _part(call: Call, name: str, stream: Stream | None) -> LogSelection | None:
 
 
 def _recorded_entries(
-    call: Call, part: LogSelection, printer: Printer, stream: Stream | None
-) -> Iterator[tuple[str, Line | Note]]:
+    call: Call, part: LogSelection, printer: Printer, stream: Stream | None, *, is_joined: bool
+) -> Iterator[tuple[str, Entry]]:
     """The entries that are there now. The tail counts only lines that match pattern and run."""
-    found = _redactor(part).redact_all(lines(part.reader, part.start, stream, part.end, part.run))
-    entries = (entry for entry in found if printer.matches(entry))
+    entries = _redacted(part, printer, stream, part.end, is_joined=is_joined)
     tail: int | None = call.options.get("tail")
     if tail is not None:
-        return ((part.service, entry) for entry in deque(entries, maxlen=tail))
+        entries = last_entries(entries, tail)
     return ((part.service, entry) for entry in entries)
 
 
-def _redactor(part: LogSelection) -> LineRedactor:
-    line_redactor = LineRedactor()
-    line_redactor.begin_at(part.reader, part.start)
-    return line_redactor
+def _redacted(
+    part: LogSelection, printer: Printer, stream: Stream | None, end: int | None, *, is_joined: bool
+) -> Iterator[Entry]:
+    """The entries of a part up to a position that are shown, without secrets."""
+    redactor = LineRedactor()
+    redactor.begin_at(part.reader, part.start)
+    wanted = (part.reader, part.start, stream, end, part.run)
+    entries = lines(*wanted) if printer.style.is_json else blocks(*wanted, is_joined=is_joined)
+    pattern = printer.style.pattern
+    if pattern is None:
+        found = redactor.redact_all(entries)
+    else:
+        matching = MatchingLines(part.reader, redactor, pattern)
+        found = matching.find(entries, is_whole=part.run is None)
+    return (entry for entry in found if printer.matches(entry))
 
 
 def _follow(call: Call, parts: list[LogSelection], printer: Printer, stream: Stream | None) -> int:
@@ -259,9 +274,8 @@ def _follow_start(
     if call.options.get("grep") is None or call.options.get("tail") is None:
         return part.start
     end = part.reader.end()
-    found = _redactor(part).redact_all(lines(part.reader, part.start, stream, end.start))
-    shown = deque((entry for entry in found if printer.matches(entry)), maxlen=call.options["tail"])
-    for entry in shown:
+    found = _redacted(part, printer, stream, end.start, is_joined=not printer.style.timestamps)
+    for entry in last_entries(found, call.options["tail"]):
         printer.show(part.service, entry)
     return end
 

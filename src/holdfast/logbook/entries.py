@@ -48,6 +48,22 @@ class Line(NamedTuple):
         return self.data.decode("utf-8", "replace")
 
 
+class LineBlock(NamedTuple):
+    """Whole lines of one stream of one run, each with its line end. `position` is the place of the
+    first one, `end` the place behind the last one. The time is that of the first one."""
+
+    time: float | None
+    stream: Stream
+    data: bytes
+    position: int
+    end: int
+    run: int
+
+    def lines(self) -> list[bytes]:
+        """Return the lines without their ends."""
+        return self.data[:-1].split(b"\n")
+
+
 class Note(NamedTuple):
     """A fact about the log itself at this place. `lost` counts missing bytes; None if unknown.
     `is_damaged` tells that a gap comes from a damaged index."""
@@ -85,3 +101,6 @@ class Note(NamedTuple):
                 return "the keeper was replaced; time and order of what follows may be unknown"
             case "anew":
                 return "the log was begun anew"
+
+
+Entry = Line | LineBlock | Note

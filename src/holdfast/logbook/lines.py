@@ -1,9 +1,9 @@
 """Lines out of chunks, with bounded memory, once or while a log grows.
 
 Owns where a line begins and ends. Lines are assembled for each stream of each run by itself. A line
-of more than 1 MiB comes in pieces that are marked as partial and cut between characters. Text that
-a run left unfinished is marked as partial, too. Nothing here polls or waits: the log itself is the
-buffer, so a slow follower costs nobody anything.
+of more than 1 MiB comes in pieces that are marked as partial and cut between characters, always at
+the same places. Text that a run left unfinished is marked as partial, too. Nothing here polls or
+waits: the log itself is the buffer, so a slow follower costs nobody anything.
 """
 
 from __future__ import annotations
@@ -12,8 +12,20 @@ from collections.abc import Iterator
 
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor
-from holdfast.logbook.entries import LONGEST_LINE_BYTES, STREAMS, Chunk, Line, Note, Stream
+from holdfast.logbook.entries import (
+    LONGEST_LINE_BYTES,
+    STREAMS,
+    Chunk,
+    Entry,
+    Line,
+    LineBlock,
+    Note,
+    Stream,
+)
 from holdfast.logbook.reader import Reader
+
+_LEAST_BLOCK_BYTES = 1024
+"""Shorter texts come line by line."""
 
 
 def lines(
@@ -29,6 +41,24 @@ def lines(
     with reader.chunks(cursor, stream, until, run) as walk:
         for item in walk:
             yield from assembler.feed(item)
+    yield from assembler.finish()
+
+
+def blocks(
+    reader: Reader,
+    cursor: Cursor = cursors.BEGINNING,
+    stream: Stream | None = None,
+    until: int | None = None,
+    run: int | None = None,
+    *,
+    is_joined: bool = False,
+) -> Iterator[Entry]:
+    """Like `lines`, but with many lines at a time where possible. With `is_joined`, the lines of a
+    block may have been printed at different times."""
+    assembler = LineAssembler(cursor)
+    with reader.chunks(cursor, stream, until, run, is_joined=is_joined) as walk:
+        for item in walk:
+            yield from assembler.feed_block(item)
     yield from assembler.finish()
 
 
@@ -91,17 +121,40 @@ class LineAssembler:
         *ends, rest = item.data.split(b"\n")
         place = item.position
         for data in ends:
+            pieces, left = self._cut(item, data, place)
+            yield from pieces
             place += len(data) + 1
-            yield self._finish_line(item, data, place)
+            yield self._finish_line(item, left, place)
         self._position = item.end
         if rest:
+            pieces, rest = self._cut(item, rest, place)
+            yield from pieces
             unfinished = self._unfinished.get((item.stream, item.run))
             if unfinished is None:
                 unfinished = _UnfinishedLine(item, place)
                 self._unfinished[item.stream, item.run] = unfinished
             unfinished.add(rest)
-            if unfinished.size > LONGEST_LINE_BYTES:
-                yield self._cut(item.stream, unfinished)
+
+    def feed_block(self, item: Chunk | Note) -> Iterator[Entry]:
+        """Like `feed`, but many whole lines come as one block."""
+        if isinstance(item, Note):
+            yield from self.feed(item)
+            return
+        goes_on = (item.stream, item.run) in self._unfinished
+        first = item.data.find(b"\n") + 1 if goes_on else 0
+        end = item.data.rfind(b"\n") + 1
+        if end - first < _LEAST_BLOCK_BYTES or (goes_on and not first):
+            yield from self.feed(item)
+            return
+        if first:
+            yield from self.feed(item._replace(data=item.data[:first]))
+        data = item.data[first:end]
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n")
+        place = self._position = item.position + end
+        yield LineBlock(item.time, item.stream, data, item.position + first, place, item.run)
+        if rest := item.data[end:]:
+            yield from self.feed(item._replace(data=rest, position=place))
 
     def finish(self) -> Iterator[Line]:
         """Yield unfinished lines as partial ones; nothing of them is kept."""
@@ -134,16 +187,25 @@ class LineAssembler:
             data = data[:-1]
         return Line(time, stream, data, self._cursor(stream, end), chunk.run, False)
 
-    def _cut(self, stream: Stream, unfinished: _UnfinishedLine) -> Line:
-        data = b"".join(unfinished.parts)
-        whole = len(data) - torn_bytes(data)
-        rest = data[whole:]
-        end = self._position - len(rest)
-        unfinished.parts = [rest] if rest else []
-        unfinished.size = len(rest)
-        unfinished.start = end
-        cursor = self._cursor(stream, end)
-        return Line(unfinished.time, stream, data[:whole], cursor, unfinished.run, True)
+    def _cut(self, chunk: Chunk, data: bytes, place: int) -> tuple[list[Line], bytes]:
+        """Return the pieces of a line that these bytes at this place make too long, and the bytes
+        that are left."""
+        pieces: list[Line] = []
+        key, end = (chunk.stream, chunk.run), place + len(data)
+        while True:
+            unfinished = self._unfinished.get(key)
+            room = LONGEST_LINE_BYTES - (unfinished.size if unfinished else 0)
+            if len(data) <= room:
+                return pieces, data
+            if unfinished is None:
+                unfinished = self._unfinished[key] = _UnfinishedLine(chunk, end - len(data))
+            text = b"".join((*unfinished.parts, data[:room]))
+            whole = len(text) - torn_bytes(text)
+            data = text[whole:] + data[room:]
+            unfinished.parts, unfinished.size, unfinished.start = [], 0, end - len(data)
+            cursor = self._cursor(chunk.stream, unfinished.start)
+            piece = Line(unfinished.time, chunk.stream, text[:whole], cursor, chunk.run, True)
+            pieces.append(piece)
 
     def _cursor(self, stream: Stream, end: int) -> Cursor:
         if stream == "out":

@@ -80,8 +80,11 @@ class SegmentView:
         return self.extent().ends
 
     def records(self, first: int, limit: int) -> list[index.Record]:
+        return index.unpack_all(self.packed_records(first, limit))
+
+    def packed_records(self, first: int, limit: int) -> bytes:
         size = index.RECORD_SIZE
-        return index.unpack_all(os.pread(self._index, limit * size, first * size))
+        return os.pread(self._index, limit * size, first * size)
 
     def record(self, number: int) -> index.Record:
         """Return one record, or an empty header if the index has become shorter."""

@@ -83,7 +83,7 @@ _CREDENTIALS = (
 # A password may contain a slash, if it does not begin like a port.
 _LOGIN_IN_ADDRESS = (
     r"(?:[^\s/@:'\"\x1b\\]{0,200}:(?!\[hidden\]@)(?:([^\s/'\"\x1b\\]{1,400})(?=@)"
-    r"|(?<!\[:)(?![0-9]{1,5}[/?#\s])([^\s@:'\"\x1b\\]{1,200})(?=@[\w.-]{1,200}[:/?\s]))"
+    r"|(?<!\[:)(?![0-9]{1,5}[/?#\s])([^\s@:'\"\x1b\\]{1,200})(?=@[\w.-]{1,200}(?:[:/?\s]|\Z)))"
     r"|([A-Za-z0-9_.~%+-]{20,200})(?=:?@|:x-oauth-basic@))"
 )
 _GITHUB = _START_BESIDE + r"(gh[opsur]_[A-Za-z0-9]{20,})"

@@ -13,8 +13,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.logbook import index
-from holdfast.logbook.cursors import Cursor
-from holdfast.logbook.entries import LONGEST_LINE_BYTES, STREAMS, Chunk, Line, Note, Stream
+from holdfast.logbook.cursors import BEGINNING, Cursor
+from holdfast.logbook.entries import (
+    LONGEST_LINE_BYTES,
+    STREAMS,
+    Chunk,
+    Entry,
+    Line,
+    LineBlock,
+    Note,
+    Stream,
+)
 from holdfast.logbook.lines import torn_bytes
 from holdfast.logbook.reader import Reader
 from holdfast.logbook.segment_view import SegmentView
@@ -60,19 +69,48 @@ class LineRedactor:
     def begin_at(self, reader: Reader, start: Cursor) -> None:
         """Look at what precedes the place: it may be in the middle of a line or of a key."""
         for stream, place in zip(STREAMS, start, strict=True):
-            self._remember(stream, state_at(reader, place, stream))
+            self.go_to(reader, place, stream)
 
-    def redact_all(self, entries: Iterable[Line | Note]) -> Iterator[Line | Note]:
+    def go_to(self, reader: Reader, place: int, stream: Stream) -> None:
+        """Go on with a stream at this position."""
+        self._states.pop(stream, None)
+        self._remember(stream, state_at(reader, place, stream))
+
+    def is_plain(self, stream: Stream) -> bool:
+        """Return whether the stream is neither within a line nor within a private key."""
+        return stream not in self._states
+
+    def redact_all(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         """Redact a sequence of entries, many at a time."""
         batch: list[Line | Note] = []
         size = 0
         for entry in entries:
+            if isinstance(entry, LineBlock):
+                yield from self.redact(batch)
+                batch, size = [], 0
+                yield self.redact_block(entry)
+                continue
             batch.append(entry)
             size += len(entry.data) if isinstance(entry, Line) else 0
             if size >= _BATCH_BYTES or len(batch) >= _BATCH_LINES:
                 yield from self.redact(batch)
                 batch, size = [], 0
         yield from self.redact(batch)
+
+    def redact_block(self, block: LineBlock) -> LineBlock:
+        """Redact the next lines of a stream."""
+        if not self.is_plain(block.stream):
+            lines = [
+                Line(block.time, block.stream, data, BEGINNING, block.run, False)
+                for data in block.lines()
+            ]
+            texts = [line.data for line in self._redact_stream(block.stream, lines)]
+            return block._replace(data=b"\n".join([*texts, b""]))
+        data = self._current().redact_lines(block.data)
+        if data is block.data:
+            return block
+        self._remember(block.stream, _state_behind(block.data, len(block.data), None))
+        return block._replace(data=data)
 
     def redact(self, entries: list[Line | Note]) -> list[Line | Note]:
         """Redact the next entries."""
@@ -136,7 +174,7 @@ class LineRedactor:
             if tail >= _LEAST_HIDDEN and redacted[-1].endswith(texts[-1][-tail:]):
                 redacted[-1] = redacted[-1][:-tail] + b"*" * tail
         for line, data in zip(lines, redacted, strict=True):
-            yield line if data is line.data else line._replace(data=data)
+            yield line if data == line.data else line._replace(data=data)
         goes_on = last.is_partial and len(last.data) >= LONGEST_LINE_BYTES // 2
         text = state.line + b"\n".join([*texts, *([] if goes_on else [b""])])
         self._remember(stream, _state_behind(text, len(text), state.block))
@@ -144,7 +182,7 @@ class LineRedactor:
     def _redact_texts(self, state: StreamState, texts: list[bytes]) -> list[bytes]:
         known = self._current()
         if not state.line:
-            return known.redact_lines(texts, state.block)
+            return known.redact_lines(b"\n".join(texts), state.block).split(b"\n")
         # Only the rest of the first line is wanted. Masks keep its bytes where they are.
         first = state.line + texts[0]
         rest = shorten_masks(known.mask(first, block=state.block)[len(state.line) :])
@@ -152,7 +190,7 @@ class LineRedactor:
             return [rest]
         finished = first + b"\n"
         _, block = private_keys.open_at(finished, len(finished), state.block)
-        return [rest, *known.redact_lines(texts[1:], block)]
+        return [rest, *known.redact_lines(b"\n".join(texts[1:]), block).split(b"\n")]
 
     def _remember(self, stream: Stream, state: StreamState) -> None:
         if state != EMPTY:
@@ -280,15 +318,16 @@ def state_at(reader: Reader, place: int, stream: Stream) -> StreamState:
     """Return the state of a stream at a position of the log."""
     if place <= 0:
         return EMPTY
-    is_newest = True
-    for view in reader.views(newest_first=True):
-        if is_newest and place > view.end():
+    view = reader.open_at(place)
+    if view is None:
+        return EMPTY
+    try:
+        if place > view.end() and place > reader.end().start:
             return EMPTY  # there is no such place
-        is_newest = False
-        if view.base <= place:
-            offset = view.bytes_before(STREAMS.index(stream), place)
-            return state_in_segment(reader, view, stream, offset, view.find_position(place))
-    return EMPTY
+        offset = view.bytes_before(STREAMS.index(stream), place)
+        return state_in_segment(reader, view, stream, offset, view.find_position(place))
+    finally:
+        view.close()
 
 
 def state_in_segment(

@@ -9,7 +9,7 @@ secrets and keeps them in its memory only. Standard library only.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from holdfast.secrets.finder import Finder
@@ -59,25 +59,18 @@ class Redactor:
             place = end
         return b"".join((*parts, data[place:]))
 
-    def redact_lines(self, lines: Sequence[bytes], block: KeyBlock | None = None) -> list[bytes]:
+    def redact_lines(self, lines: bytes, block: KeyBlock | None = None) -> bytes:
         """Put a word in the place of each secret; the lines stay lines. `block` is the private key
-        that is open where they begin."""
-        joined = b"\n".join(lines)
-        spans = self._find(joined, block=block)
+        that is open where they begin. Returns the same object if there is no secret."""
+        spans = self._find(lines, block=block)
         if not spans:
-            return list(lines)
-        pieces = [piece for start, end in spans for piece in _within_lines(joined, start, end)]
-        pieces.reverse()
-        redacted, place = [], 0
-        for line in lines:
-            parts, end = list[bytes](), place + len(line)
-            while pieces and pieces[-1][0] < end:
-                start, stop = pieces.pop()
-                parts += [joined[place:start], _HIDDEN]
-                place = stop
-            redacted.append(b"".join((*parts, joined[place:end])) if parts else line)
-            place = end + 1
-        return redacted
+            return lines
+        parts, place = list[bytes](), 0
+        for span in spans:
+            for start, end in _within_lines(lines, *span):
+                parts += [lines[place:start], _HIDDEN]
+                place = end
+        return b"".join((*parts, lines[place:]))
 
     def mask(
         self, data: bytes, *, is_terminal: bool = False, block: KeyBlock | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 
 import pytest
@@ -12,6 +11,7 @@ from holdfast.cli.terminal.output import Printer, Style
 from holdfast.cli.terminal.screen import PLAIN, Paint
 from holdfast.logbook.cursors import BEGINNING
 from holdfast.logbook.entries import Line, Note, Stream
+from holdfast.logbook.line_pattern import LinePattern
 from tests.harness import Hold, wait_for
 
 
@@ -69,7 +69,7 @@ def test_colours_of_pieces(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
 
 def test_pieces_that_a_pattern_chose(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     """They need not belong together: each is a line."""
-    printer = Printer(Style(PLAIN, prefix=False, pattern=re.compile("x")))
+    printer = Printer(Style(PLAIN, prefix=False, pattern=LinePattern("x")))
     for piece in (line(b"x1", more=True), line(b"y2"), line(b"x3")):
         printer.show("a", piece)
     printer.flush()

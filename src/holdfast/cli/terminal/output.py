@@ -5,15 +5,16 @@ Reads through the logbook and writes bytes. It never waits (`follow` does) and a
 
 from __future__ import annotations
 
-import re
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from holdfast.cli.terminal.screen import PREFIX_COLOURS, Paint
 from holdfast.logbook import cursors, segments
 from holdfast.logbook.cursors import Cursor
-from holdfast.logbook.entries import Line, Note, Stream
+from holdfast.logbook.entries import Entry, Line, LineBlock, Note, Stream
+from holdfast.logbook.line_pattern import LinePattern
 from holdfast.logbook.lines import LineFollower
 from holdfast.logbook.reader import Reader
 from holdfast.secrets.log_redaction import LineRedactor
@@ -22,6 +23,8 @@ from holdfast.vocabulary.printable import printable_colours
 
 HIDDEN_NOTES = frozenset({"run"})
 LOST_NOTES = frozenset({"gap", "missing"})
+_END_OF_COLOURS = b"\x1b[0m\n"
+"""A colour that the service left on must not reach our next prefix."""
 
 
 def log_ends(directory: str) -> dict[str, Cursor]:
@@ -41,7 +44,7 @@ class Style:
         prefix: bool,
         timestamps: bool = False,
         is_json: bool = False,
-        pattern: re.Pattern[str] | None = None,
+        pattern: LinePattern | None = None,
         run: int | None = None,
     ) -> None:
         self.paint = paint
@@ -65,18 +68,21 @@ class Printer:
         for name in sorted(names):
             self._colour(name)
 
-    def matches(self, entry: Line | Note) -> bool:
-        """Return whether an entry is shown at all."""
+    def matches(self, entry: Entry) -> bool:
+        """Return whether an entry is shown at all. Of a block, all lines match already."""
         if isinstance(entry, Note):
             return entry.kind not in HIDDEN_NOTES
         if self.style.run not in (None, entry.run):
             return False
-        return self.style.pattern is None or self.style.pattern.search(entry.text) is not None
+        pattern = self.style.pattern
+        return pattern is None or isinstance(entry, LineBlock) or pattern.matches(entry.data)
 
-    def show(self, service: str, entry: Line | Note) -> None:
+    def show(self, service: str, entry: Entry) -> None:
         if not self.matches(entry):
             return
-        if self.style.is_json:
+        if isinstance(entry, LineBlock):
+            self._show_block(service, entry)
+        elif self.style.is_json:
             self._out.write(_json_line(service, entry))
         elif isinstance(entry, Note):
             self.end_line()
@@ -84,6 +90,23 @@ class Printer:
             self._out.write(self._head(service, entry.time) + text.encode() + b"\n")
         else:
             self._show_line(service, entry)
+
+    def _show_block(self, service: str, block: LineBlock) -> None:
+        source = (service, block.stream, block.run)
+        if self._open == source or self.style.is_json:
+            for data in block.lines():
+                cursor = cursors.at(block.end)
+                self.show(service, Line(block.time, block.stream, data, cursor, block.run, False))
+            return
+        self.end_line()
+        text = block.data
+        if self.style.paint.is_on and b"\x1b" in text:
+            text = b"".join(
+                line + (_END_OF_COLOURS if b"\x1b" in line else b"\n") for line in block.lines()
+            )
+        if head := self._head(service, block.time):
+            text = head + text[:-1].replace(b"\n", b"\n" + head) + b"\n"
+        self._out.write(text)
 
     def _show_line(self, service: str, line: Line) -> None:
         head, end = b"", b"\n"
@@ -93,8 +116,7 @@ class Printer:
         else:
             end = self._end
         if self.style.paint.is_on and b"\x1b" in line.data:
-            # A colour that the service left on must not reach our next prefix.
-            end = b"\x1b[0m\n"
+            end = _END_OF_COLOURS
         # Pieces that match a pattern may come from different places: each is shown as a line.
         if line.is_partial and self.style.pattern is None:
             self._open, self._end, end = source, end, b""
@@ -194,7 +216,7 @@ class LogFollower:
         self._printer.end_line(service)
         self._printer.flush()
 
-    def _new_entries(self, service: str) -> Iterator[Line | Note]:
+    def _new_entries(self, service: str) -> Iterator[Entry]:
         line_redactor = self._redactors[service]
         start = self._starts.pop(service, cursors.BEGINNING)
         if start != cursors.BEGINNING:
@@ -211,10 +233,28 @@ class LogFollower:
             follower.close()
 
 
-ServiceEntry = tuple[str, Line | Note]
+ServiceEntry = tuple[str, Entry]
 
 
-def _with_service(service: str, entries: Iterator[Line | Note]) -> Iterator[ServiceEntry]:
+def last_entries(entries: Iterable[Entry], count: int) -> Iterator[Entry]:
+    """Yield the last so many lines and notes."""
+    kept: deque[tuple[int, Entry]] = deque()
+    total = 0
+    for entry in entries:
+        size = entry.data.count(b"\n") if isinstance(entry, LineBlock) else 1
+        kept.append((size, entry))
+        total += size
+        while total - kept[0][0] >= max(1, count):
+            total -= kept.popleft()[0]
+    for size, entry in kept if count > 0 else ():
+        surplus, total = total - count, total - size
+        if surplus > 0 and isinstance(entry, LineBlock):
+            lines = entry.lines()[surplus:]
+            entry = entry._replace(data=b"\n".join([*lines, b""]))
+        yield entry
+
+
+def _with_service(service: str, entries: Iterator[Entry]) -> Iterator[ServiceEntry]:
     for entry in entries:
         yield service, entry
 
