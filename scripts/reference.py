@@ -1,4 +1,5 @@
-"""Writes the generated pages of docs/reference from the vocabulary and the table of verbs.
+"""Writes the generated pages of docs/reference from the vocabulary and the table of verbs, and
+what the relay of assistants answers itself.
 
 `python scripts/reference.py` writes; a test calls `pages()` and fails when one is stale.
 """
@@ -14,6 +15,7 @@ import msgspec
 from holdfast.cli.reference import EXIT_CODES
 from holdfast.cli.reference import reference as command_line
 from holdfast.gate.errors import STATUS, TITLES
+from holdfast.gate.mcp import first_answers
 from holdfast.gate.rest.openapi import describe
 from holdfast.rules.lifecycle.table import TABLE
 from holdfast.vocabulary.command import Command
@@ -224,6 +226,7 @@ def pages() -> dict[str, str]:
 def main() -> None:
     for name, text in pages().items():
         (FOLDER / name).write_text(text)
+    first_answers.main()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.cli import reference as cli_reference
 from holdfast.cli.parser.verbs import NAMES
+from holdfast.gate.mcp import first_answers
 from holdfast.gate.rest.routes import command_routes
 from holdfast.vocabulary.alerts import AlertCause
 from holdfast.vocabulary.commands import COMMANDS
@@ -54,6 +55,11 @@ def test_only_our_distribution_is_installed(document: Path) -> None:
 def test_reference_is_current(name: str) -> None:
     """The generated pages say what the code says; `scripts/check --fix` writes them."""
     assert text_of(REFERENCE / name) == reference.pages()[name]
+
+
+def test_the_relay_answers_as_the_server_does() -> None:
+    """What it says itself is what the server would say; `scripts/check --fix` writes it."""
+    assert text_of(first_answers.PATH) == first_answers.text()
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.cli.call import Call
+    from holdfast.system.places import Places
 
 CONFIG_VARIABLES = ("HOLDFAST_CONFIG", "MAGICTUNNEL_CONFIG")
 ADMIN_TOKEN, SESSIONS = "admin.token", "sessions.json"
@@ -86,6 +87,20 @@ def check(call: Call) -> int:
     for name in names:
         call.say(f"  {name}")
     return 0
+
+
+def assistants_of(places: Places) -> dict[str, Any]:
+    """Return what the configuration offers to assistants; the defaults if it has a mistake, which
+    the next `up` tells."""
+    sys.path[:] = import_path()
+    from holdfast.adapters.config import load_project
+    from holdfast.vocabulary.specs.mcp import McpSpec
+
+    try:
+        offer = load_project(places.config, os.environ, cwd=places.project).settings.mcp
+    except ConfigError:
+        offer = McpSpec()
+    return offer.offer()
 
 
 @Verb(

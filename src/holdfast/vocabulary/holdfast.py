@@ -31,6 +31,8 @@ class HelloResult(Result, frozen=True, kw_only=True):
     """SHA-256 of the certificate that HTTPS shows."""
     no_assistants: str | None = None
     """Why assistants cannot connect here, if so."""
+    offer: dict[str, Any] | None = None
+    """Which tools assistants are offered: `read_only`, `toolsets`, `run`, `send`."""
     runtime_mode: str = "proxy"
     lockdown: dict[str, Any] | None = None
     """The emergency lockdown in force: `reason`, `by`, `since`."""

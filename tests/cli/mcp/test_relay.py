@@ -18,6 +18,7 @@ import pytest
 from holdfast import __version__
 from tests.harness import PYTHON
 
+OFFER = {"read_only": False, "toolsets": ["process", "files"], "run": False, "send": False}
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"x": 1}}
 
 
@@ -52,7 +53,7 @@ class Doors:
                 for line in file:
                     frame = json.loads(line)
                     if frame["command"] == "hello":
-                        result: dict[str, Any] = {"version": __version__}
+                        result: dict[str, Any] = {"version": __version__, "offer": OFFER}
                     else:
                         self.sessions += 1
                         result = {"token": f"token-{self.sessions}"}
@@ -66,13 +67,13 @@ class Doors:
         assert self.connection is not None
         self.connection.shutdown(socket.SHUT_RDWR)
 
-    def accept(self, *, is_welcome: bool = True) -> Gate:
+    def accept(self, *, is_welcome: bool = True, **more: Any) -> Gate:
         connection, _ = self.gate.accept()
         gate = Gate(connection)
         self.gates.append(gate)
         gate.greeting = gate.hear()
         error = {"error": {"code": "unauthorized", "message": "not known"}}
-        gate.say({"ok": True} if is_welcome else error)
+        gate.say({"ok": True, **more} if is_welcome else error)
         return gate
 
     def close(self) -> None:
@@ -160,12 +161,16 @@ def assistant(doors: Doors) -> Iterator[Assistant]:
     made.process.communicate()
 
 
-def begin(doors: Doors, assistant: Assistant) -> Gate:
+def begin(doors: Doors, assistant: Assistant, **welcome: Any) -> Gate:
+    """The handshake, which the relay answers, and the gate, which it then calls up."""
     assistant.say(INITIALIZE)
-    gate = doors.accept()
-    gate.answer(gate.hear(), {"protocolVersion": "2025-11-25"})
     assert assistant.hear()["id"] == 1
     assistant.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    gate = doors.accept(**welcome)
+    handshake = gate.hear()
+    assert handshake["method"] == "initialize"
+    assert handshake["params"] == INITIALIZE["params"]
+    gate.answer(handshake, {"protocolVersion": "2025-11-25"})
     assert gate.hear()["method"] == "notifications/initialized"
     return gate
 
@@ -393,7 +398,7 @@ def test_who_was_stopped_is_not_waited_for(doors: Doors, assistant: Assistant) -
     gate.die()
     began = time.monotonic()
     assistant.say(call(2))
-    assert "nothing runs here" in assistant.hear()["error"]["message"]
+    assert "nothing runs here" in assistant.hear()["result"]["content"][0]["text"]
     assert time.monotonic() - began < 15
 
 
@@ -405,3 +410,65 @@ def test_a_client_that_leaves_leaves_no_line_behind(doors: Doors, assistant: Ass
     assert assistant.process.stdin is not None
     assistant.process.stdin.write(b'{"jsonrpc"')
     assert assistant.close() == 0
+
+
+LIST = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+
+
+def names(answer: dict[str, Any]) -> list[str]:
+    return [tool["name"] for tool in answer["result"]["tools"]]
+
+
+def test_the_tools_are_listed_at_once(doors: Doors, assistant: Assistant) -> None:
+    """As the supervisor offers them, before any gate is there; no session is opened for that."""
+    assistant.say(INITIALIZE)
+    assert assistant.hear()["result"]["protocolVersion"] == "2025-11-25"
+    assistant.say(LIST)
+    listed = names(assistant.hear())
+    assert {"status", "control", "write"} <= set(listed)
+    assert not {"run", "send", "git", "search"} & set(listed)
+    for number, method in enumerate(("prompts/list", "resources/templates/list", "ping"), 3):
+        assistant.say({"jsonrpc": "2.0", "id": number, "method": method})
+        assert "result" in assistant.hear()
+    assert doors.sessions == 0
+
+
+def test_a_client_is_told_of_other_tools(doors: Doors, assistant: Assistant) -> None:
+    """When the gate that follows offers others, as after a reload; it lists them anew."""
+    assistant.say(INITIALIZE)
+    assistant.hear()
+    assistant.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    assistant.say(LIST)
+    assert "run" not in names(assistant.hear())
+    gate = doors.accept(version=__version__, offer=OFFER)
+    gate.answer(gate.hear(), {"protocolVersion": "2025-11-25"})
+    gate.die()
+    gate = doors.accept(version=__version__, offer={**OFFER, "run": True})
+    assert assistant.hear()["method"] == "notifications/tools/list_changed"
+    gate.answer(gate.hear(), {"protocolVersion": "2025-11-25"})
+    assistant.say(LIST)
+    assert "run" in names(assistant.hear())
+
+
+def test_a_gate_of_another_version_lists_its_own_tools(doors: Doors, assistant: Assistant) -> None:
+    """After an upgrade under a relay that goes on."""
+    gate = begin(doors, assistant, version="0.0.1")
+    assistant.say(LIST)
+    heard = gate.hear()
+    assert heard["method"] == "tools/list"
+    gate.answer(heard, {"tools": []})
+    assert names(assistant.hear()) == []
+
+
+def test_a_stream_is_told_of_other_tools(doors: Doors, assistant: Assistant) -> None:
+    """Since 2026 such news are on a stream that asked for them."""
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+    wanted = {"toolsListChanged": True}
+    assistant.say({**LIST, "params": {"_meta": meta}})
+    assert assistant.hear()["result"]["resultType"] == "complete"
+    params = {"_meta": meta, "notifications": wanted}
+    assistant.say({"jsonrpc": "2.0", "id": 5, "method": "subscriptions/listen", "params": params})
+    doors.accept(version=__version__, offer={**OFFER, "send": True})
+    told = assistant.hear()
+    assert told["method"] == "notifications/tools/list_changed"
+    assert told["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": 5}

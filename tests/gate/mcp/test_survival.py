@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -139,7 +140,7 @@ def test_an_old_connection_does_not_end_the_session_of_a_new_one(hold: McpHold) 
         sock.settimeout(60)
         sock.connect(str(hold.runtime / "mcp.sock"))
         sock.sendall(json.dumps({"token": token}).encode() + b"\n")
-        assert sock.recv(100) == b'{"ok":true}\n'
+        assert json.loads(sock.makefile().readline())["ok"] is True
         return sock
 
     with joined() as old, joined() as new:
@@ -164,22 +165,70 @@ def test_the_audit_has_each_command_as_itself(hold: McpHold) -> None:
 
 
 def refused(hold: McpHold) -> str:
-    """What is said to an assistant that cannot come in."""
-    import subprocess
+    """What a call of an assistant is told that cannot come in."""
 
-    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x"}}
-    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
-    done = subprocess.run(
-        hold.command("mcp"), cwd=hold.project, env=hold.environ, input=line + "\n",
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    return str(json.loads(done.stdout)["error"]["message"])
+    async def story(client: Any) -> str:
+        told = await client.call_tool("status", {})
+        assert told.is_error
+        return text_of(told)
+
+    return str(hold.talk(story))
 
 
-def test_nothing_runs_here(hold: McpHold) -> None:
-    """An assistant that comes too early is told what to do, and can try again."""
+@pytest.mark.parametrize("era", ERAS)
+def test_an_assistant_may_come_first(hold: McpHold, era: str) -> None:
+    """Where nothing runs it has its tools at once, as configured; a call is told what to do, and
+    the next one answers when Holdfast runs."""
     hold.cli("down", "--now")
-    assert "holdfast up" in refused(hold)
+
+    async def story(client: Any) -> None:
+        began = time.monotonic()
+        tools = {tool.name for tool in (await client.list_tools()).tools}
+        assert time.monotonic() - began < 10
+        assert "run" in tools
+        assert "send" not in tools
+        assert (await client.list_resources()).resources == []
+        assert "holdfast up" in text_of(await client.call_tool("status", {}))
+        await asyncio.to_thread(hold.up)
+        assert "web  running" in text_of(await client.call_tool("status", {}))
+
+    hold.talk(story, era=era)
+
+
+def test_a_reload_tells_of_other_tools(hold: McpHold) -> None:
+    """The client lists them anew, and can use them."""
+    told = asyncio.Event()
+
+    async def on_message(message: Any) -> None:
+        if "ToolListChanged" in type(getattr(message, "root", message)).__name__:
+            told.set()
+
+    async def story(client: Any) -> None:
+        tools = {tool.name for tool in (await client.list_tools()).tools}
+        assert "send" not in tools
+        await client.call_tool("status", {})
+        written = json.loads((hold.project / "holdfast.json").read_text())
+        hold.write({**written, "mcp": {"run": True, "send": True}})
+        await asyncio.to_thread(hold.cli, "reload")
+        await asyncio.wait_for(told.wait(), 50)
+        assert "send" in {tool.name for tool in (await client.list_tools()).tools}
+
+    hold.talk(story, message_handler=on_message)
+
+
+def test_a_mere_run_lets_assistants_in() -> None:
+    """Without a configuration: the first assistant opens the gate, and sees what runs."""
+    with McpHold() as hold:
+        (hold.project / "holdfast.json").unlink()
+        hold.environ["HOLDFAST_HTTP_PORT"] = "0"
+        hold.cli("run", "--name", "nap", "--", "sleep", "1000")
+
+        async def story(client: Any) -> None:
+            assert re.search("^nap +running", text_of(await client.call_tool("status", {})))
+
+        hold.talk(story)
+        kill_9(hold.supervisor_pid)
+        hold.talk(story)
 
 
 def test_the_door_is_shut() -> None:

@@ -81,6 +81,7 @@ def hello(context: Context, command: Hello, actor: Actor) -> HelloResult:
         doors=context.doors if is_given else {},
         fingerprint=context.gate.door.fingerprint,
         no_assistants=context.gate.shut,
+        offer=context.settings.now.mcp.offer() if is_given else None,
         hidden=_hidden(context) if command.secrets and may_read_values(actor) else msgspec.UNSET,
     )
 

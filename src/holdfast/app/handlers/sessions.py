@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import msgspec
 
+from holdfast.adapters.config import load_project
 from holdfast.app.context import Context
 from holdfast.app.registry import handles
 from holdfast.engine.sessions.sessions import Session
@@ -29,7 +31,17 @@ from holdfast.vocabulary.sessions import (
 @handles(OpenSession)
 def open_session(context: Context, command: OpenSession, actor: Actor) -> SessionResult:
     opened = context.sessions.open(actor, command.client, command.fate, command.grace)
+    if actor.role is Role.OWNER and context.settings.now.http is None:
+        _open_gate(context)
     return SessionResult(session=_told(context, opened.session), token=opened.text)
+
+
+def _open_gate(context: Context) -> None:
+    """Open the gate for the first assistant of a Holdfast that no configuration has told about
+    it: one that was started by `holdfast run`."""
+    chosen = {name: one for name, one in os.environ.items() if name.startswith("HOLDFAST_HTTP")}
+    default = load_project(None, chosen, cwd=context.project).settings
+    context.settings.apply(msgspec.structs.replace(context.settings.now, http=default.http))
 
 
 @handles(RenewSession)

@@ -3,7 +3,9 @@
 It copies lines, and reads of them only what it needs to go on when the gate or the supervisor
 dies: it connects again and repeats the handshake, the subscriptions and every request that is not
 answered yet. A call carries a key, so that a call that was done already is answered and not done
-again. One relay runs for every assistant, so it imports little and stays small.
+again. The handshake and the list of tools it answers itself (`first_answers`), so that a client is
+not kept waiting where nothing runs yet. One relay runs for every assistant, so it imports little
+and stays small.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import select
 import time
 
+from holdfast.cli.mcp.first_answers import FirstAnswers, is_modern
 from holdfast.cli.mcp.session import decide, lasting_refusal
 from holdfast.system.lean_json import dumps, encoded, loads
 from holdfast.system.lines import LineBuffer, LineTooLong
@@ -29,7 +32,9 @@ if TYPE_CHECKING:
 
 KEY, BEGAN = "io.holdfast/key", "io.holdfast/began"
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
-SUBSCRIPTION = b'"io.modelcontextprotocol/subscriptionId"'
+SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
+SUBSCRIPTION = f'"{SUBSCRIPTION_ID}"'.encode()
+TOOLS_CHANGED = "notifications/tools/list_changed"
 ACKNOWLEDGED = b'"notifications/subscriptions/acknowledged"'
 APPROVAL = b'"io.holdfast/approval"'
 INTERRUPTED = b'"resultType":"input_required"'
@@ -39,11 +44,18 @@ CHECK_SECONDS = 2.0
 """After this time without a gate, check whether Holdfast runs at all."""
 RETRY_SECONDS = 0.05
 GREETING_SECONDS = 10.0
+QUIET_SECONDS = 0.3
+"""A client that asks nothing for so long has begun; then the gate is called up in advance."""
+AGAIN_SECONDS = 1.0
+MOST_AGAIN = 30
+"""So often a gate that went away is called up again for a client that asks nothing."""
 NOT_AVAILABLE = -32001
 INVALID_REQUEST = -32600
 LONGEST_REQUEST = 8 * 1024 * 1024 - 64 * 1024
 """The supervisor refuses a longer line."""
 MOST_HELD = 2 * LONGEST_REQUEST
+NO_RESOURCES: Message = {"resources": [], "ttlMs": 0, "cacheScope": "private"}
+"""Where nothing runs, there are none."""
 TRIES = 5
 _READ_SIZE = 64 * 1024
 _WRITE_SIZE = 4096
@@ -59,6 +71,9 @@ class Relay:
         self._places = places
         self._greeting = greeting
         self._sessions = sessions
+        self._first = FirstAnswers(greeting, sessions.offer)
+        self._calls_left = 0
+        """How often the gate is still called up while nothing is asked."""
         self._token: str | None = None
         self._client = "assistant"
         self._sock: _socket.socket | None = None
@@ -98,7 +113,9 @@ class Relay:
                 if line.strip():
                     self._on_line(line)
             reading: list[Any] = [0] if self._sock is None else [0, self._sock]
-            ready, _, _ = select.select(reading, [], [])
+            ready, _, _ = select.select(reading, [], [], self._patience())
+            if not ready:
+                self._call_up()
             if self._sock is not None and self._sock in ready:
                 self._read_gate()
             if 0 in ready:
@@ -106,6 +123,30 @@ class Relay:
                 if not data:
                     return 0
                 self._take(data)
+
+    def _patience(self) -> float | None:
+        """Return how long to wait for the client before the gate is called up."""
+        if self._sock is not None or not self._calls_left:
+            return None
+        return QUIET_SECONDS if self._calls_left == MOST_AGAIN else AGAIN_SECONDS
+
+    def _call_up(self) -> None:
+        """Connect to a gate that is there, so that the client learns about changed tools and its
+        first call is quick."""
+        left = self._calls_left - 1
+        try:
+            self._sock = self._connect(time.monotonic() + GREETING_SECONDS)
+            self._replay()
+        except OSError:
+            self._hang_up()
+            self._calls_left = left
+        except HoldfastError:
+            self._calls_left = 0  # nothing runs here, or it does not let us in
+
+    def _hang_up(self) -> None:
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
 
     # What the client says
 
@@ -147,6 +188,7 @@ class Relay:
     def _on_notification(self, message: Message, line: bytes) -> None:
         if message.get("method") == "notifications/initialized":
             self._is_initialized = True
+            self._calls_left = MOST_AGAIN
         elif message.get("method") == "notifications/cancelled":
             params = message.get("params")
             self._forget(dumps(params.get("requestId") if isinstance(params, dict) else None))
@@ -175,6 +217,13 @@ class Relay:
             why = f"a request has at most {LONGEST_REQUEST} bytes"
             self._refuse(number, INVALID_REQUEST, why)
             return
+        if self._sock is None or method not in ("initialize", "ping"):
+            result = self._first.answer(method, params)
+            if result is not None:
+                if is_modern(params) and self._sock is None:
+                    self._calls_left = MOST_AGAIN
+                self._write(_answer(number, result))
+                return
         self._open[number] = line
         self._send(line)
 
@@ -276,9 +325,7 @@ class Relay:
     # When the other side is lost
 
     def _lost(self) -> None:
-        if self._sock is not None:
-            self._sock.close()
-            self._sock = None
+        self._hang_up()
         self._from_gate.clear()
         self._early = []
         self._asked.clear()
@@ -286,6 +333,8 @@ class Relay:
         self._own.clear()
         if self._open or self._subscriptions:
             self._join()
+        else:
+            self._calls_left = MOST_AGAIN
 
     def _join(self) -> None:
         """Connect and go on; if that fails for too long, answer open requests with an error."""
@@ -293,16 +342,14 @@ class Relay:
         next_check = time.monotonic() + CHECK_SECONDS
         while True:
             try:
-                self._sock = self._connect(deadline)
+                self._sock = self._connect(deadline, is_asked=True)
                 self._replay()
                 return
             except HoldfastError as error:
                 self._give_up(error)
                 return
             except OSError as error:
-                if self._sock is not None:
-                    self._sock.close()
-                    self._sock = None
+                self._hang_up()
                 if time.monotonic() >= next_check:
                     next_check = deadline
                     if (refusal := lasting_refusal(self._places)) is not None:
@@ -314,10 +361,13 @@ class Relay:
                     return
                 time.sleep(RETRY_SECONDS)
 
-    def _connect(self, deadline: float) -> _socket.socket:
+    def _connect(self, deadline: float, *, is_asked: bool = False) -> _socket.socket:
         """Connect to the gate, which accepts our token."""
         if self._token is None:
-            self._token = self._sessions.open(self._client)
+            may_launch = is_asked and any(map(_starts_holdfast, self._open.values()))
+            self._token = self._sessions.open(
+                self._client, may_launch=may_launch, is_patient=is_asked
+            )
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
             sock.connect(self._places.relay_socket)
@@ -335,6 +385,9 @@ class Relay:
                 raise OSError(answer["error"].get("message", "refused"))
             raise Refused(answer["error"].get("message", ""), answer["error"].get("hint", ""))
         sock.settimeout(None)
+        self._calls_left = 0
+        if self._first.learn(answer):
+            self._tell_of_other_tools()
         return sock
 
     def _replay(self) -> None:
@@ -393,11 +446,36 @@ class Relay:
         answer: dict[str, Any] = loads(first)
         return answer
 
+    def _tell_of_other_tools(self) -> None:
+        """Tell the client to list the tools again: on each stream that asked for it, or, with a
+        handshake, at once."""
+        notice: Message = {"jsonrpc": "2.0", "method": TOOLS_CHANGED}
+        if self._is_initialized:
+            self._write(encoded(notice) + b"\n")
+        for line in self._open.values():
+            request = loads(line)
+            if request.get("method") == "subscriptions/listen" and _wants_tools(request):
+                meta = {SUBSCRIPTION_ID: request["id"]}
+                self._write(encoded({**notice, "params": {"_meta": meta}}) + b"\n")
+
     def _give_up(self, error: HoldfastError) -> None:
         """Answer every open request with this error; the next request tries again."""
-        text = "; ".join(part for part in (error.message, error.hint) if part)
-        for number in list(self._open):
-            self._refuse(number, NOT_AVAILABLE, text)
+        parts = [part for part in (error.message, error.hint) if part]
+        for number, line in list(self._open.items()):
+            request = loads(line)
+            method, is_gone = request.get("method"), type(error) is NoDaemon
+            if method == "tools/call":
+                # In a result, because an error of the protocol may not reach the model.
+                self._forget(number)
+                content = [{"type": "text", "text": "\n".join(parts)}]
+                self._write(
+                    _answer(number, {**_form(request), "content": content, "isError": True})
+                )
+            elif method == "resources/list" and is_gone:
+                self._forget(number)
+                self._write(_answer(number, {**_form(request), **NO_RESOURCES}))
+            else:
+                self._refuse(number, NOT_AVAILABLE, "; ".join(parts))
 
     def _refuse(self, number: str, code: int, text: str) -> None:
         self._forget(number)
@@ -410,6 +488,27 @@ class Relay:
         self._acknowledged.discard(number)
         self._tries.pop(number, None)
         return self._open.pop(number, None) is not None
+
+
+def _answer(number: str, result: Message) -> bytes:
+    return f'{{"jsonrpc":"2.0","id":{number},"result":{dumps(result)}}}\n'.encode()
+
+
+def _form(request: Message) -> Message:
+    """Return what a result of the request's revision begins with."""
+    return {"resultType": "complete"} if is_modern(request.get("params") or {}) else {}
+
+
+def _starts_holdfast(line: bytes) -> bool:
+    """Return whether a request is reason enough to start Holdfast, where that is wanted. Clients
+    list the resources although nobody asked them to do anything."""
+    return b'"resources/list"' not in line
+
+
+def _wants_tools(request: Message) -> bool:
+    """Return whether a stream wants to know about changed tools."""
+    notifications = (request.get("params") or {}).get("notifications") or {}
+    return bool(notifications.get("toolsListChanged"))
 
 
 def _id_of(line: bytes) -> tuple[str, bool] | None:

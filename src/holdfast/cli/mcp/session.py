@@ -29,25 +29,51 @@ class SessionOpener:
         self._places = places
         self._launch = launch
         self._greeted: tuple[Connection, int] | None = None
+        self._hello: dict[str, Any] | None = None
         try:
             connection = Connection(places.line_socket)
             self._greeted = connection, connection.send("hello", version=__version__)
         except HoldfastError:
             pass  # `open` will find out why
 
-    def open(self, client: str) -> str:
-        """Open a session; returns its token."""
-        greeted, self._greeted = self._greeted, None
+    def open(self, client: str, *, may_launch: bool, is_patient: bool) -> str:
+        """Open a session; returns its token. The patient wait for a supervisor that is being
+        relaunched."""
+        greeted, hello = self._greeted, self._said()
+        self._greeted = None
         if greeted is not None:
-            connection, hello = greeted
             try:
-                if connection.answer(hello, FIRST_ANSWER_SECONDS).get("version") == __version__:
-                    return _open_session(connection, client)
+                if hello is not None and hello.get("version") == __version__:
+                    return _open_session(greeted[0], client)
             except (ConnectionLost, TimeoutError):
                 pass  # the connection is too old
             finally:
+                greeted[0].close()
+        launch = self._launch if may_launch else None
+        found = _connect(self._places, launch, None if is_patient else FIRST_ANSWER_SECONDS)
+        return _open_session(found, client)
+
+    def offer(self) -> dict[str, Any]:
+        """Return which tools are offered here, as the supervisor says; where none runs, as the
+        configuration does."""
+        said = self._said() or {}
+        return said.get("offer") or self._configured_offer()
+
+    def _said(self) -> dict[str, Any] | None:
+        """Return the answer to the hello that was sent in advance; None if there is none."""
+        if self._hello is None and self._greeted is not None:
+            connection, hello = self._greeted
+            try:
+                self._hello = connection.answer(hello, FIRST_ANSWER_SECONDS)
+            except (HoldfastError, TimeoutError):
                 connection.close()
-        return _open_session(_connect(self._places, self._launch), client)
+                self._greeted = None
+        return self._hello
+
+    def _configured_offer(self) -> dict[str, Any]:
+        from holdfast.cli.configuration import assistants_of
+
+        return assistants_of(self._places)
 
 
 def _open_session(connection: Connection, client: str) -> str:
@@ -57,11 +83,13 @@ def _open_session(connection: Connection, client: str) -> str:
         connection.close()
 
 
-def _connect(places: Places, launch: Callable[[], None] | None) -> Connection:
-    from holdfast.client.discovery import connect
+def _connect(
+    places: Places, launch: Callable[[], None] | None, seconds: float | None = None
+) -> Connection:
+    from holdfast.client.discovery import CONNECT_SECONDS, connect
 
     try:
-        return connect(places)
+        return connect(places, timeout_seconds=seconds or CONNECT_SECONDS)
     except NoDaemon:
         if launch is None:
             raise

@@ -19,6 +19,7 @@ from mcp.server.runner import serve_dual_era_loop, serve_loop
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import CONNECTION_CLOSED, JSONRPCError, jsonrpc_message_adapter
 
+import holdfast
 from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
 from holdfast.gate.mcp.call import McpClient
@@ -78,7 +79,9 @@ class Relays:
             writer.write(json.dumps({"error": known.as_fields()}).encode() + b"\n")
             await writer.drain()
             return None
-        writer.write(b'{"ok":true}\n')
+        # The relay lists the tools itself, if it is of the same version.
+        welcome = {"ok": True, "version": holdfast.__version__, "offer": client.offer.offer()}
+        writer.write(json.dumps(welcome).encode() + b"\n")
         return client
 
     def _client(self, line: bytes) -> McpClient:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from holdfast.vocabulary.names import TOOLSETS
@@ -23,3 +25,12 @@ class McpSpec(msgspec.Struct, frozen=True, kw_only=True):
     supervised: bool = False
     """Whether processes that Holdfast runs may use more than the tools that only read."""
     legacy_sse: bool = False
+
+    def offer(self) -> dict[str, Any]:
+        """Return what decides which tools are offered, for processes that know no specs."""
+        return {
+            "read_only": self.read_only,
+            "toolsets": list(self.toolsets),
+            "run": self.run,
+            "send": self.send,
+        }
