@@ -41,6 +41,7 @@ from holdfast.engine.authority import security_counters
 from holdfast.engine.authority.approvals import REPLACED, ApprovalQueue
 from holdfast.engine.authority.authority import Authority
 from holdfast.engine.authority.lockdown import LockdownSwitch
+from holdfast.engine.authority.mode_followers import ModeFollowers
 from holdfast.engine.authority.modes import Modes
 from holdfast.engine.banners import BannerMemory
 from holdfast.engine.event_bus import EventBus
@@ -311,7 +312,10 @@ class Supervisor:
         self._file_watches.is_held = lambda: lockdown.now is not None
         approvals = ApprovalQueue(link, store, clock, later, new_future)
         approvals.on_decided = modes.count_decision
-        return Authority(modes, lockdown, approvals)
+        followers = ModeFollowers(link, lambda: modes.now, lambda: self._roster.runners)
+        self._observers.add(followers)
+        modes.on_changed = followers.restart
+        return Authority(modes, lockdown, approvals, followers)
 
     def _build_doors(self) -> None:
         """Build the application and the doors through which commands reach it."""
@@ -377,6 +381,7 @@ class Supervisor:
         context.idempotency.restore(kept)
         self._tasks.end_leftovers(facts.get("runs") or [])
         self._workflows.restore(kept, facts.get("exits") or [])
+        context.authority.followers.resume()
         self._alerting.start()
         if context.workspace.has_pending_changes():
             from holdfast.app.handlers.files import settle

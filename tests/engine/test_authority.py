@@ -290,7 +290,7 @@ def test_a_switch_is_the_next_supervisors() -> None:
     following.on_settings(Settings(runtime_mode="proxy"))
     assert following.now == "advanced"
     assert [kind for kind, _ in world.events] == ["mode:switching", "mode:switched"]
-    assert world.events[0][1]["message"] == "Mode switching…"
+    assert world.events[0][1]["message"] == "Mode switching..."
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_a_mode_is_switched_under_running_services(hold: Hold) -> None:
     """The supervisor is another one, with the mode in its environment; the service is not."""
     before, supervisor = hold.service("web"), hold.supervisor_pid
     told = hold.cli("mode", "advanced").stdout
-    assert "Mode switching…" in told
+    assert "Mode switching..." in told
     assert "emergency_lockdown" in told
     after = hold.service("web")
     assert (after["pid"], after["run_id"]) == (before["pid"], before["run_id"])
@@ -118,6 +118,43 @@ def test_a_mode_is_switched_under_running_services(hold: Hold) -> None:
     caller = {"token": viewer, "door": "rest"}
     with pytest.raises(Exception, match="not administer"):
         hold.ask("set_mode", mode="advanced", caller=caller)
+
+
+MODES_TOLD = 'echo "$NAME $MAGICTUNNEL_RUNTIME_MODE|$API_MODE|"; exec sleep 1000'
+
+
+def test_a_mode_switch_reaches_the_services_that_follow_it(hold: Hold) -> None:
+    """As the source draws it: the banner, a restart with the variable set, the service is healthy.
+    Also if the supervisor that should restart them is killed; a plain restart keeps the mode."""
+    plain = quick()
+    told = {"command": ["sh", "-c", MODES_TOLD], "start_seconds": 0.1}
+    hold.services(
+        web=plain, api={**told, "mode_env": "API_MODE"}, mt={**told, "follows_mode": True}
+    )
+    hold.up()
+    wait_for(lambda: hold.raw("api") == b" |proxy|\n" and hold.raw("mt") == b" proxy||\n")
+    before = hold.status()["services"]
+    answer = hold.ask("set_mode", mode="advanced")
+    assert (answer["message"], answer["restarts"]) == ("Mode switching...", ["api", "mt"])
+    wait_for(lambda: hold.raw("api").endswith(b" |advanced|\n"))
+    wait_for(lambda: hold.raw("mt").endswith(b" advanced||\n"))
+    hold.wait_status("mt", "running")
+    after = hold.status()["services"]
+    assert after["web"]["pid"] == before["web"]["pid"]
+    assert after["api"]["run"] == after["mt"]["run"] == 2
+    found = hold.ask("events", limit=1000)["events"]
+    switching = next(event for event in found if event["kind"] == "mode:switching")
+    assert switching["data"]["services"] == ["api", "mt"]
+    assert "restarted for what it follows" in hold.cli("explain", "api").stdout
+    hold.cli("restart", "api")
+    wait_for(lambda: hold.raw("api").count(b"|advanced|") == 2)
+    hold.cli("custom-restart", "api", "--env", "API_MODE=other")
+    wait_for(lambda: hold.raw("api").endswith(b"|other|\n"))
+    assert "restarted with it: api, mt" in hold.cli("mode", "proxy").stdout
+    kill_9(hold.supervisor_pid)
+    wait_for(lambda: hold.raw("api").endswith(b"|proxy|\n"))
+    wait_for(lambda: hold.raw("mt").endswith(b" proxy||\n"))
+    hold.wait_status("api", "running")
 
 
 @contextmanager

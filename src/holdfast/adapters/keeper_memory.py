@@ -104,6 +104,8 @@ MODE_BY_HAND = "mode_by_hand"
 """`engine.authority.modes`: the mode that a person chose."""
 MODE_FROM = "mode_from"
 """`engine.authority.modes`: the mode before a switch that replaces the supervisor."""
+MODE_FOLLOWED = "mode_followed"
+"""`engine.authority.mode_followers`: there while services wait to be restarted for a new mode."""
 LOCKDOWN = "lockdown"
 """`engine.authority.lockdown`: the lockdown in force."""
 approval = KeyFamily("approval:")

@@ -69,8 +69,9 @@ def _matches(policy: dict[str, Any]) -> str:
     commands=("get_mode", "set_mode"),
     about=(
         "Mode advanced adds policies and approvals, request filtering, emergency lockdown and\n"
-        "security metrics. The supervisor is replaced by one of that mode; no service is\n"
-        "touched. It holds until `down`; runtime_mode: in the configuration makes it lasting."
+        "security metrics. The supervisor is replaced by one of that mode; only services\n"
+        "with mode_env or follows_mode are restarted. It holds until `down`; runtime_mode: in\n"
+        "the configuration makes it lasting."
     ),
     examples=(
         ("holdfast mode", "which one it is, and what it has loaded"),
@@ -88,6 +89,8 @@ def mode(call: Call) -> int:
         return _report_mode(call, answer)
     if not call.is_json:
         call.say(answer["message"])
+        if answer.get("restarts"):
+            call.say(f"restarted with it: {', '.join(answer['restarts'])}")
     return _report_mode(call, _await_mode(call, wanted))
 
 

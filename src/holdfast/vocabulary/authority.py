@@ -39,6 +39,8 @@ class ModeResult(Result, frozen=True, kw_only=True):
     service_count: int
     switching_to: Mode | msgspec.UnsetType = msgspec.UNSET
     """The mode of the supervisor that takes over in a moment."""
+    restarts: list[str] | msgspec.UnsetType = msgspec.UNSET
+    """The services that follow the mode, which the switch restarts."""
     message: str = ""
 
 
@@ -124,7 +126,8 @@ class Policies(Command, frozen=True, kw_only=True):
 class SetMode(Command, frozen=True, kw_only=True):
     """Change the runtime mode: `proxy`, or `advanced` with policies, approvals, filters.
 
-    The supervisor is replaced by one of that mode; no service is touched. Announced as
+    The supervisor is replaced by one of that mode. Services with `follows_mode` or `mode_env` are
+    restarted with the mode among their variables; no other is touched. Announced as
     `mode:switching`; clients reconnect. Holds until `down`, or until it is set again.
     """
 

@@ -97,7 +97,8 @@ MEANING: dict[EventKind, str] = {
     EventKind.REQUESTED: "A service is to be started, stopped or restarted: `request`. A user "
     "asked, or `because` says why.",
     EventKind.SERVICE_WAITING: "A start waits for what the service needs: `waiting_for`, in words.",
-    EventKind.SERVICE_FOLLOWS: "A service is restarted because one that it needs has a new run.",
+    EventKind.SERVICE_FOLLOWS: "A service is restarted because one that it needs has a new run, "
+    "or because the runtime mode that it follows is another.",
     EventKind.LIMIT_REACHED: "A run uses more than it may: the `limit`, both values, the `action`.",
     EventKind.LIMIT_CLEARED: "A run that had reached a `limit` is well below it again.",
     EventKind.OVERLAP: "A new run is beside the old one: `step` (begun, promoted, failed), "

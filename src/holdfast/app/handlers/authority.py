@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
+
 from holdfast.adapters.own_log import logger
 from holdfast.app.context import Context
 from holdfast.app.registry import handles
@@ -64,13 +66,18 @@ async def set_mode(context: Context, command: SetMode, actor: Actor) -> ModeResu
     return await _switch(context, command.mode, actor.name)
 
 
-async def _switch(context: Context, mode: Mode, by: str) -> ModeResult:
-    container = context.authority.modes.container
-    relaunch = context.authority.modes.switch(mode, by)
+async def _switch(context: Context, mode: Mode, by: str, *, is_followed: bool = True) -> ModeResult:
+    """Replace the supervisor; services that follow the mode are restarted by the next one."""
+    authority = context.authority
+    container = authority.modes.container
+    restarts = authority.followers.names() if is_followed else []
+    if restarts:
+        authority.followers.leave_note()
+    relaunch = authority.modes.switch(mode, by, restarts)
     await context.store.written()
     # The caller is answered, and followers get the event, before the line closes.
     asyncio.get_running_loop().call_later(SWITCH_SECONDS, relaunch)
-    return container.describe(switching_to=mode, message=BANNER)
+    return container.describe(switching_to=mode, message=BANNER, restarts=restarts or msgspec.UNSET)
 
 
 @handles(Lockdown)
@@ -92,7 +99,7 @@ async def lockdown(context: Context, command: Lockdown, actor: Actor) -> Lockdow
         message += f"; {unstored}"
     if authority.modes.now == "proxy":
         # Lockdown is a service of mode advanced; an emergency does not wait for it.
-        await _switch(context, "advanced", actor.name)
+        await _switch(context, "advanced", actor.name, is_followed=False)
         message += "; the mode becomes advanced"
     return LockdownResult(message=message, lockdown=authority.lockdown.now, cancelled=cancelled)
 

@@ -8,15 +8,17 @@ import msgspec
 
 from holdfast.engine.authority.approvals import ApprovalQueue
 from holdfast.engine.authority.lockdown import LockdownSwitch
+from holdfast.engine.authority.mode_followers import ModeFollowers
 from holdfast.engine.authority.modes import AdvancedServices, Modes
 
 
 class Authority(msgspec.Struct, frozen=True):
-    """Holds the three."""
+    """Holds the parts."""
 
     modes: Modes
     lockdown: LockdownSwitch
     approvals: ApprovalQueue
+    followers: ModeFollowers
 
     @property
     def advanced(self) -> AdvancedServices | None:

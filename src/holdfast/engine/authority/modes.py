@@ -8,7 +8,7 @@ effect with the next supervisor; one from a configuration, at once.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters import keeper_memory
@@ -18,11 +18,10 @@ from holdfast.engine.runner.environment import HistoryRecorder, KeeperApi
 from holdfast.rules.authority import modes as rules
 from holdfast.vocabulary.authority import ModeResult
 from holdfast.vocabulary.events import EventKind
-from holdfast.vocabulary.specs.policies import MODES, FilterSpec, Mode, PolicySpec
+from holdfast.vocabulary.specs.policies import MODE_VARIABLES, MODES, FilterSpec, Mode, PolicySpec
 from holdfast.vocabulary.specs.settings import Settings
 
-VARIABLES = ("HOLDFAST_RUNTIME_MODE", "MAGICTUNNEL_RUNTIME_MODE")
-BANNER = "Mode switching…"
+BANNER = "Mode switching..."
 SWITCH_SECONDS = 0.1
 """Clients read the announcement before their connection is closed."""
 CORE = (
@@ -98,9 +97,11 @@ class Modes:
         self._doors = doors
         self._settings = Settings()
         self.counters = SecurityCounters()
-        found = next((environ[name] for name in VARIABLES if environ.get(name) in MODES), None)
+        found = next((environ[name] for name in MODE_VARIABLES if environ.get(name) in MODES), None)
         mode: Mode = "advanced" if found == "advanced" else "proxy"
         self.container = ServiceContainer(mode, doors, self.counters)
+        self.on_changed: Callable[[], None] = lambda: None
+        """Called when the configuration has changed the mode of this very supervisor."""
 
     @property
     def now(self) -> Mode:
@@ -124,6 +125,7 @@ class Modes:
             self._recorder.event(EventKind.MODE_SWITCHED, **{"from": self.now, "to": wanted})
             self.container = ServiceContainer(wanted, self._doors, self.counters)
             self._remember(wanted)
+            self.on_changed()
         if self.container.advanced_services is not None:
             self.container.advanced_services.use(settings)
 
@@ -140,12 +142,14 @@ class Modes:
             return f"the configuration has {what}, which only mode advanced heeds"
         return None
 
-    def switch(self, mode: Mode, by: str) -> Callable[[], None]:
-        """Announce the switch; return the function that replaces the supervisor."""
+    def switch(self, mode: Mode, by: str, restarts: Sequence[str] = ()) -> Callable[[], None]:
+        """Announce the switch, and which services it restarts; return the function that replaces
+        the supervisor."""
         before = self.now
-        self._recorder.event(
-            EventKind.MODE_SWITCHING, message=BANNER, by=by, **{"from": before, "to": mode}
-        )
+        facts: dict[str, Any] = {"from": before, "to": mode, "by": by}
+        if restarts:
+            facts["services"] = list(restarts)
+        self._recorder.event(EventKind.MODE_SWITCHING, message=BANNER, **facts)
         self._keeper.keep(keeper_memory.MODE_BY_HAND, mode)
         self._keeper.keep(keeper_memory.MODE_FROM, before)
         self._remember(mode)
@@ -153,7 +157,7 @@ class Modes:
 
     def _remember(self, mode: Mode) -> None:
         self._keeper.keep(
-            keeper_memory.SUPERVISOR_ENVIRONMENT, json.dumps(dict.fromkeys(VARIABLES, mode))
+            keeper_memory.SUPERVISOR_ENVIRONMENT, json.dumps(dict.fromkeys(MODE_VARIABLES, mode))
         )
 
     def _relaunch(self) -> None:

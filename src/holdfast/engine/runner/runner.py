@@ -17,7 +17,7 @@ what follows, replacing a run, restoring.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -156,10 +156,17 @@ class Runner:
             self._start_afresh()
         return future
 
-    def restart_after(self, reason: str, *, wait: bool = False) -> asyncio.Future[Outcome]:
-        """Restart it because a service that it needs was restarted."""
+    def restart_after(
+        self, reason: str, *, wait: bool = False, forgetting: Container[str] = ()
+    ) -> asyncio.Future[Outcome]:
+        """Restart it because something that it depends on has changed: a service that it needs has
+        a new run, or it follows the runtime mode. `forgetting` are overridden variables."""
         self._event(EventKind.SERVICE_FOLLOWS, reason=reason)
-        return self.restart(wait=wait, overrides=self.overrides)
+        overrides = self.overrides
+        if overrides is not None and forgetting:
+            kept = {k: v for k, v in overrides.env_vars.items() if k not in forgetting}
+            overrides = replace(overrides, env_vars=kept)
+        return self.restart(wait=wait, overrides=overrides)
 
     def stop(
         self, *, grace: float | None = None, because: str | None = None, by_hand: bool = False

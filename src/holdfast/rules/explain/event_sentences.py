@@ -87,7 +87,7 @@ _HAPPENINGS: dict[str, Any] = {
     EventKind.SERVICE_WAITING.value: lambda data: (
         f"waits for {listed(data.get('waiting_for') or ())}"
     ),
-    EventKind.SERVICE_FOLLOWS.value: _told("was restarted for what it needs", "reason"),
+    EventKind.SERVICE_FOLLOWS.value: _told("was restarted for what it follows", "reason"),
     EventKind.LIMIT_REACHED.value: _told("a limit was reached", "limit", "reason"),
     EventKind.WATCH_CHANGED.value: _told("watched files changed"),
     EventKind.SCHEDULE_STARTED.value: _told("its schedule started it"),

@@ -9,6 +9,8 @@ import msgspec
 PolicyEffect = Literal["confirm", "deny", "allow"]
 Mode = Literal["proxy", "advanced"]
 MODES: tuple[Mode, ...] = ("proxy", "advanced")
+MODE_VARIABLES = ("HOLDFAST_RUNTIME_MODE", "MAGICTUNNEL_RUNTIME_MODE")
+"""The variables in which the mode is told."""
 ALL_DAY = 24 * 60
 
 

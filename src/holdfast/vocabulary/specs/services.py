@@ -128,6 +128,10 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The folder that it must run below, wherever links lead; set for callers but the owner."""
     env: ByRestart[dict[str, str]] = {}
     environment: ByRestart[Literal["inherit", "clean"]] = "inherit"
+    mode_env: ByRestart[str | None] = None
+    """The variable in which it is told the runtime mode."""
+    follows_mode: ByRestart[bool] = False
+    """Whether it is told the runtime mode, in the variables that Holdfast has it in."""
     enabled: InPlace[bool] = True
     autostart: InPlace[bool] = True
     restart_policy: InPlace[RestartPolicy] = "on_failure"

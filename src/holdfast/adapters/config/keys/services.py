@@ -53,6 +53,7 @@ from holdfast.adapters.config.kinds.blocks import (
 from holdfast.adapters.config.kinds.command_lines import (
     CommandLine,
     FurtherArguments,
+    VariableName,
     Variables,
     shell_words,
     split_words,
@@ -157,6 +158,16 @@ SERVICE = Block(
             "environment",
             ENVIRONMENT,
             "Begin with the environment of `holdfast up`, or with nothing.",
+        ),
+        Key(
+            "mode_env",
+            VariableName(),
+            "The variable that tells it the runtime mode; a switch restarts it.",
+        ),
+        Key(
+            "follows_mode",
+            Boolean(),
+            "The same with HOLDFAST_RUNTIME_MODE and MAGICTUNNEL_RUNTIME_MODE.",
         ),
         Key("enabled", Boolean(), "False: known, but not started by `up`."),
         Key("autostart", Boolean(), "Start it with `holdfast up`."),

@@ -12,7 +12,7 @@ from holdfast.adapters.config.interpolation import (
     WordsError,
     expand_at,
 )
-from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
+from holdfast.adapters.config.kinds.kind import Kind, Reading, ScalarKind, Schema
 from holdfast.adapters.config.problems import repeat_safely
 from holdfast.rules.workflows import SHELL_WORDS
 
@@ -103,6 +103,20 @@ def shell_words(node: Node, key: str, reading: Reading) -> tuple[str, ...]:
         return ()
     text = reading.expand(node, key)
     return () if text is None else (*SHELL_WORDS, text)
+
+
+class VariableName(ScalarKind):
+    """The name of an environment variable."""
+
+    wanted = "the name of a variable"
+
+    def convert(self, text: str) -> str:
+        if not is_variable_name(text):
+            raise ValueError(f'"{text}" is not a name for a variable; write MY_MODE')
+        return text
+
+    def schema(self) -> Schema:
+        return {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}
 
 
 class Variables(Kind):
