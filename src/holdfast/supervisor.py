@@ -325,6 +325,7 @@ class Supervisor:
         recheck = application.streams.recheck
         context.tokens.on_revoked = recheck
         context.sessions.on_closed = recheck
+        context.sessions.on_ended = context.auditor.session_ended
         context.authority.lockdown.on_change = recheck
         self._settings.listen(lambda _: recheck())
         self._line = LineDoor(application)

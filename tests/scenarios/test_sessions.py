@@ -379,3 +379,56 @@ def test_a_supervised_run_gets_a_session_that_looks(hold: Hold) -> None:
     with pytest.raises(HoldfastError, match="not known"):
         hold.ask("status", caller={"token": token, "door": "mcp"})
     hold.ask("remove", services=["agent"])
+
+
+def test_every_beginning_and_end_of_a_session_is_on_record(hold: Hold) -> None:
+    """With its name, once, whatever ended it: a goodbye, silence, a revoked token, a lockdown."""
+    names = {}
+    leaving = Assistant(hold, "leaving")
+    leaving.ask("close_session")
+    names["leaving"] = (leaving.session, "said goodbye")
+    closed = Assistant(hold, "closed")
+    hold.ask("close_session", session=closed.session)
+    names["closed"] = (closed.session, "closed it")
+    silent = Assistant(hold, "silent", grace=0.2)
+    silent.ask("start", services=["web"])
+    names["silent"] = (silent.session, "no sign of life")
+    wait_for(lambda: not hold.ask("list_sessions")["sessions"])
+    made = hold.ask("create_token", token_name="brief", role="operator")["text"]
+    caller = {"token": made, "door": "rest"}
+    named = hold.ask("open_session", client="revoked", caller=caller)["session"]["session"]
+    hold.ask("revoke_token", token="brief")
+    names["revoked"] = (named, "not valid any more")
+    stopped = Assistant(hold, "stopped")
+    hold.ask("lockdown", reason="a drill")
+    names["stopped"] = (stopped.session, "a lockdown began")
+    wait_for(lambda: not hold.ask("list_sessions")["sessions"])
+    wait_for(lambda: hold.ask("get_mode")["runtime_mode"] == "advanced")
+    hold.ask("unlock")
+
+    def records() -> list[dict[str, Any]]:
+        return list(hold.ask("audit", limit=1000)["records"])
+
+    for client, (session, why) in names.items():
+        found = wait_for(
+            lambda session=session: (
+                (
+                    about := [
+                        one
+                        for one in records()
+                        if one.get("session") == session and one["command"].endswith("_session")
+                    ]
+                )
+                and len(about) >= 2
+                and about
+            )
+        )
+        assert [one["command"] for one in found] == ["open_session", "close_session"], client
+        assert why in found[1]["reason"] or client in ("leaving", "closed"), found[1]
+    assert (
+        "close_session because=there was no sign of life for its grace client=silent"
+        in hold.cli("audit").stdout
+    )
+    (end,) = [one for one in records() if one.get("session") == silent.session][-1:]
+    assert (end["actor"], end["result"]) == ("Holdfast itself", {"stopped": ["web"]})
+    assert hold.ask("audit", verify=True)["verdict"]["whole"]

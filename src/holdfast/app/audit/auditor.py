@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,7 +24,11 @@ from holdfast.vocabulary.command import Command, Door, Effect, Result
 from holdfast.vocabulary.configuration import ReloadResult
 from holdfast.vocabulary.errors import NOTHING_DONE, CommandFailed, HoldfastError
 from holdfast.vocabulary.services import Outcomes
+from holdfast.vocabulary.sessions import ClosedSession, SessionResult
 from holdfast.vocabulary.workflows import WorkflowResult
+
+if TYPE_CHECKING:
+    from holdfast.engine.sessions.sessions import Session
 
 _encode = msgspec.json.Encoder().encode
 _VARIABLES = frozenset({"environment", "env", "env_vars"})
@@ -50,6 +54,8 @@ MOST_READS = 600
 the rest is one record."""
 _MOST_ACTORS = 1000
 _UNCHANGED = ("already_running", "already_stopped", "already_paused", "not_paused")
+HOLDFAST = "Holdfast itself"
+"""The actor of what nobody asked for."""
 DIED = "the supervisor died while it was under way"
 
 
@@ -228,6 +234,27 @@ class Auditor:
             self._summaries.expect_repeats(actor, command, reason, outcome)
         self._over(request)
 
+    def session_ended(self, session: Session, why: str, result: ClosedSession) -> None:
+        """Record the end of a session that no command asked for. Those that a command closes are
+        recorded with it."""
+        fates = msgspec.to_builtins(result)
+        told = {name: value for name, value in fates.items() if value and name != "session"}
+        self._log.record(
+            {
+                "actor": HOLDFAST,
+                "role": "supervisor",
+                "door": "none",
+                "command": "close_session",
+                "arguments": {"client": session.stored.client, "because": _short(redact(why))},
+                "session": session.name,
+                "decision": "allowed",
+                "reason": _short(redact(why)),
+                "outcome": "ok",
+                "seconds": 0.0,
+                **({"result": told} if told else {}),
+            }
+        )
+
     def _over(self, request: str | None) -> None:
         if request is not None:
             self._keep(keeper_memory.audit_under_way(request), None)
@@ -346,7 +373,12 @@ def _short(value: Any) -> Any:
 
 
 def _facts_of(end: Result | BaseException) -> dict[str, Any]:
-    """Return what the answer itself puts on record: which file, how large, and its etags."""
+    """Return what the answer itself puts on record: which session was opened or closed; which
+    file, how large, and its etags."""
+    if isinstance(end, SessionResult):
+        return {"session": end.session.session}
+    if isinstance(end, ClosedSession):
+        return {"session": end.session}
     names = getattr(end, "audited", ()) if isinstance(end, Result) else ()
     facts = {name: _redacted(msgspec.to_builtins(getattr(end, name, None))) for name in names}
     told = {name: _short(value) for name, value in facts.items() if value is not None}

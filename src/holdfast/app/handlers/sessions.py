@@ -68,7 +68,7 @@ async def hold_session(
 async def close_session(context: Context, command: CloseSession, actor: Actor) -> ClosedSession:
     session = _meant(context, command.session, actor)
     why = "it said goodbye" if session.name == actor.session else f"{actor.name} closed it"
-    return await context.sessions.close(session, why, command.fate)
+    return await context.sessions.close(session, why, command.fate, is_asked=True)
 
 
 @handles(ListSessions)

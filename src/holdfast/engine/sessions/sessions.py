@@ -102,6 +102,9 @@ class Sessions:
         self.ownership.on_owner = self._lend
         self.on_closed: Callable[[str], None] = lambda _: None
         """Called with the name of a session that is over."""
+        self.on_ended: Callable[[Session, str, ClosedSession], None] = lambda *_: None
+        """Called when a session ends that nobody closed by `close_session`: with the reason, and
+        what becomes of its services."""
 
     # Opening and closing
 
@@ -174,8 +177,11 @@ class Sessions:
                 {"retry_after": round(seconds, 1)},
             )
 
-    async def close(self, session: Session, why: str, fate: Fate | None = None) -> ClosedSession:
-        """End it; its token is refused from now on. Returns when its services have stopped."""
+    async def close(
+        self, session: Session, why: str, fate: Fate | None = None, *, is_asked: bool = False
+    ) -> ClosedSession:
+        """End it; its token is refused from now on. Returns when its services have stopped.
+        `is_asked`: somebody asked for just this."""
         if session.stored.fate_now is None:
             session.stored = msgspec.structs.replace(
                 session.stored, fate_now=fate or session.stored.fate
@@ -184,7 +190,7 @@ class Sessions:
                 self._save()
             except Failed as error:
                 _log.error("%s", error)
-        return await self._finish(session, why)
+        return await self._finish(session, why, is_asked=is_asked)
 
     def close_those_of(self, tokens: Container[str | None]) -> list[str]:
         """End the sessions that were opened with tokens that are not valid any more."""
@@ -193,7 +199,7 @@ class Sessions:
             self._finish_later(session, "the token that opened it is not valid any more")
         return [session.name for session in ending]
 
-    async def _finish(self, session: Session, why: str) -> ClosedSession:
+    async def _finish(self, session: Session, why: str, *, is_asked: bool) -> ClosedSession:
         if session.timer is not None:
             session.timer.cancel()
         asked: Fate = session.stored.fate_now or session.stored.fate
@@ -201,6 +207,8 @@ class Sessions:
         if not session.closed.done():
             session.closed.set_result(why)
             self.on_closed(session.name)
+            if not is_asked:
+                self.on_ended(session, why, result)
             self._environment.recorder.event(
                 EventKind.SESSION_CLOSED,
                 session=session.name,
