@@ -24,7 +24,7 @@ def test_a_line_has_plain_facts_only() -> None:
 
 def test_steps_are_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
     """An exit is told at info; the steps in between only at debug."""
-    events = [event(EventKind.TRANSITION, to="failed"), event(EventKind.EXIT, code=1)]
+    events = [event(EventKind.TRANSITION, to="failed"), event(EventKind.EXIT, code=0)]
     logger = logging.getLogger("holdfast.engine.events")
     for level, wanted in ((logging.INFO, 1), (logging.DEBUG, 2)):
         caplog.clear()
@@ -40,6 +40,27 @@ def test_facts_have_the_names_of_logs() -> None:
     assert (ended["uptime"], ended["pid"]) == (1.5, 7)
     failed = event_log.facts_of(event(EventKind.START_FAILED, reason="exit code 1"))
     assert failed["error"] == "exit code 1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "level"),
+    [
+        (EventKind.START_FAILED, {"reason": "exit code 1"}, logging.WARNING),
+        (EventKind.CONDEMNED, {"cause": "timeout", "reason": "longer than 5s"}, logging.WARNING),
+        (EventKind.EXIT, {"code": 1, "error_type": "UNEXPECTED_EXIT"}, logging.WARNING),
+        (EventKind.EXIT, {"code": 0}, logging.INFO),
+        (EventKind.LIMIT_REACHED, {"reason": "x"}, logging.WARNING),
+        (EventKind.SUPPRESSED, {"reason": "x"}, logging.ERROR),
+        (EventKind.ALERT_RAISED, {"severity": "critical"}, logging.ERROR),
+        (EventKind.ALERT_RAISED, {"severity": "warning"}, logging.WARNING),
+        (EventKind.COMMAND_FINISHED, {"outcome": "timeout"}, logging.WARNING),
+        (EventKind.WORKFLOW_FINISHED, {"outcome": "done"}, logging.INFO),
+        (EventKind.HEALTH_PASSED, {}, logging.DEBUG),
+    ],
+)
+def test_trouble_is_logged_as_trouble(kind: EventKind, data: dict[str, object], level: int) -> None:
+    """Failures, time-outs, suppression and critical alerts are warnings or errors."""
+    assert event_log.level_of(event(kind, **data)) == level
 
 
 def test_a_failed_check_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:

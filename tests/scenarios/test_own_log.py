@@ -151,3 +151,60 @@ def test_an_idle_foreground_sleeps(hold: Hold) -> None:
 
         wait_for(is_asleep, what="half a second without a wake-up")
         assert up.end() == 0, up.err
+
+
+def test_levels_are_those_of_the_matter(hold: Hold) -> None:
+    """A service that fails, one that is given up, one that is over its time, one whose check passes
+    and fails: at warning or error with service, pid and error; a pass at info where it is new, else
+    at debug; a request at trace."""
+    sick = quick(
+        health_check={
+            "exec": "test -e well", "interval": 0.1, "retries": 2, "action": "report",
+        }
+    )  # fmt: skip
+    (hold.project / "well").touch()
+    hold.write(
+        {
+            "log_level": "trace",
+            "log_format": "json",
+            "services": {
+                "sick": sick,
+                "broken": quick(["sh", "-c", "exit 3"], start_retries=0, restart_policy="never"),
+                "crashing": quick(
+                    ["sh", "-c", "exit 4"], start_seconds=0, restart={"delay": 0, "max_restarts": 1}
+                ),
+                "slow": quick(timeout="200ms", restart_policy="never"),
+            },
+        }
+    )
+    hold.cli("up", "-d", expect=None)
+
+    def logged(level: str, message: str, **facts: object) -> list[dict[str, object]]:
+        lines = [json.loads(line) for line in log_of(hold)]
+        return [
+            line
+            for line in lines
+            if line["level"] == level
+            and line["message"].startswith(message)
+            and facts.items() <= line.items()
+        ]
+
+    (first,) = wait_for(lambda: logged("info", "Service health check passed", service="sick"))
+    assert first["pid"] == hold.service("sick")["pid"]
+    assert "uptime" in first
+    wait_for(lambda: logged("debug", "Service health check passed", service="sick"))
+    (hold.project / "well").unlink()
+    failed = wait_for(lambda: logged("warning", "Service health check failed", service="sick"))
+    assert (failed[0]["pid"], failed[0]["error"]) == (first["pid"], "exit code 1")
+    (hold.project / "well").touch()
+    wait_for(lambda: len(logged("info", "Service health check passed", service="sick")) == 2)
+    wait_for(lambda: logged("warning", "exit", service="broken", code=3))
+    wait_for(lambda: logged("warning", "process:start_failed", service="broken"))
+    (given_up,) = wait_for(lambda: logged("error", "service:suppressed", service="crashing"))
+    assert given_up["error"]
+    (late,) = wait_for(lambda: logged("warning", "Process timed out", service="slow"))
+    assert late["pid"]
+    assert "200ms" in str(late["error"])
+    (asked, *_) = wait_for(lambda: logged("trace", "request status"))
+    assert {"actor", "door", "took_ms"} <= asked.keys()
+    wait_for(lambda: logged("error", "alert:raised", severity="critical"))

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from holdfast.adapters.own_log import TRACE, facts, logger
 from holdfast.app.audit.auditor import Auditor
 from holdfast.app.authority import path_scopes, service_scopes
 from holdfast.app.authority.approvals import ApprovalRequests
@@ -30,6 +31,8 @@ from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized, Unk
 
 if TYPE_CHECKING:
     from holdfast.app.context import Context
+
+_log = logger("requests")
 
 
 class Application:
@@ -66,7 +69,13 @@ class Application:
             admit = partial(self._admit_again, actor, command)
             return self._context.idempotency.answer(actor, command, key, do, admit)
         finally:
-            self.counters.dispatched(command.name, time.perf_counter() - began)
+            took = time.perf_counter() - began
+            self.counters.dispatched(command.name, took)
+            if _log.isEnabledFor(TRACE):
+                about = facts(
+                    actor=actor.name, door=actor.door.value, took_ms=round(took * 1000, 3)
+                )
+                _log.log(TRACE, "request %s", command.name, extra=about)
 
     def _dispatch(self, actor: Actor, command: Command) -> Answer:
         command, verdict = self._judge(actor, command)

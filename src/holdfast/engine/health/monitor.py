@@ -9,6 +9,7 @@ here changes the state of a service.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -333,7 +334,7 @@ class RunHealth:
         if finding.is_passed:
             if before.failures:
                 self._report(EventKind.HEALTH_PASSED, probe, finding)
-            self._log_pass(finding)
+            self._log_pass(finding, is_change=before.verdict is not True or before.failures > 0)
         elif plan.is_counted:
             seconds = self._now() - probe.reported_at
             if health.is_told(before, probe.tally, seconds=seconds):
@@ -479,7 +480,8 @@ class RunHealth:
 
     def _report(self, kind: EventKind, probe: RunProbe, finding: Finding, **facts: Any) -> None:
         unreported = {"untold": probe.unreported} if probe.unreported else {}
-        self._event(kind, **self._facts(probe, finding), **facts, **unreported)
+        found = self._facts(probe, finding)
+        self._event(kind, **found, **facts, **unreported, pid=self.run.pid)
         probe.reported_at, probe.unreported = self._now(), 0
 
     def _facts(self, probe: RunProbe | None, finding: Finding | None) -> dict[str, Any]:
@@ -490,11 +492,12 @@ class RunHealth:
             facts.update(reason=finding.reason, duration=round(finding.seconds, 4))
         return facts
 
-    def _log_pass(self, finding: Finding) -> None:
-        if _log.isEnabledFor(10):
+    def _log_pass(self, finding: Finding, *, is_change: bool) -> None:
+        level = logging.INFO if is_change else logging.DEBUG
+        if _log.isEnabledFor(level):
             uptime = round(self._now() - self.run.started_mono, 1)
             facts = {"service": self.runner.name, "pid": self.run.pid, "uptime": uptime}
-            _log.debug("Service health check passed: %s", finding.reason, extra=facts)
+            _log.log(level, "Service health check passed: %s", finding.reason, extra=facts)
 
 
 def probes_of(runner: MonitoredRun) -> tuple[ProbeSpec, ...]:

@@ -262,7 +262,9 @@ class ResourceMonitor(RunObserver):
 
     def _on_breach(self, gauge: Gauge, breach: Breach) -> None:
         limit, reason, action = breach
-        facts = {"limit": limit, "reason": reason, "action": action}
+        run = gauge.runner.run
+        pid = run.pid if run is not None else None
+        facts = {"limit": limit, "reason": reason, "action": action, "pid": pid}
         self._recorder.event(EventKind.LIMIT_REACHED, gauge.name, gauge.run_id, **facts)
         runner = gauge.runner
         match action:

@@ -353,7 +353,7 @@ class Runner:
             return False
         seconds = self._environment.clock.monotonic() - run.started_mono
         self._set_verdict(RunVerdict(reason, seconds, self.state is State.STARTING, cause))
-        self._event(EventKind.CONDEMNED, cause=cause, reason=reason)
+        self._event(EventKind.CONDEMNED, cause=cause, reason=reason, pid=run.pid)
         self._move(Cause.STOP)
         self._end(grace)
         return True
