@@ -483,6 +483,7 @@ export interface ModeResult {
   advanced_services: string[] | null;
   service_count: number;
   switching_to?: "advanced" | "proxy";
+  restarts?: string[];
   message?: string;
 }
 export interface Need {
