@@ -238,7 +238,7 @@ def approve(call: Call) -> int:
     operands="ID",
     least=1,
     most=1,
-    options=(Option("--reason", "for who asked, and for the record", "TEXT"),),
+    options=(Option("--reason", "for the caller who asked, and for the record", "TEXT"),),
     commands=("reject",),
     examples=(('holdfast reject approval-1f2e3d4c --reason "not today"', "no"),),
 )

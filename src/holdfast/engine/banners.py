@@ -1,4 +1,4 @@
-"""The part of the banners that has a memory: short notices, a rolling restart, what was put away.
+"""The part of the banners that has a memory: short notices, a rolling restart, dismissals.
 
 Everything else that banners tell is asked of its owner at the moment it is shown. A notice is about
 a success and leaves after seconds; failures are alerts. The keeper remembers what was put away.
@@ -27,7 +27,7 @@ _log = logger("banners")
 
 
 class BannerMemory:
-    """Notices and what was put away."""
+    """Notices, and banners that were put away."""
 
     def __init__(self, keep: Callable[[str, str], None], clock: Callable[[], float]) -> None:
         self._keep = keep
@@ -68,7 +68,7 @@ class BannerMemory:
         return list(self._notices.values())
 
     def take(self, events: Iterable[Event]) -> None:
-        """Follow what happens."""
+        """Follow the events."""
         for event in events:
             self._take(event)
 

@@ -41,7 +41,7 @@ class Burst:
 
 
 class FileWatches(RunObserver):
-    """What each service watches; the watcher itself is created for the first service."""
+    """The watched files of each service; the watcher itself is created for the first service."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What each actor chose for the pages. Bounded in number and size; gives the values no meaning."""
+"""The choices of each actor for the pages. Bounded in number and size."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Roster:
     ) -> None:
         self.runners: dict[str, Runner] = {}
         self.records: dict[str, ServiceRecord] = {}
-        """What the database says of services that are not declared yet."""
+        """Records from the database of services that are not declared yet."""
         self.open_runs: dict[str, list[OpenRun]] = {}
         """By service: runs without a recorded end that this keeper does not have."""
         self._unseen_numbers: dict[str, int] = {}
@@ -78,7 +78,7 @@ class Roster:
 
     @property
     def selectors(self) -> Selectors:
-        """What the names in commands mean now."""
+        """The present meaning of names in commands."""
         specs = {name: runner.declaration.spec for name, runner in self.runners.items()}
         return Selectors(specs, self._groups(), is_loaded=True)
 
@@ -281,7 +281,7 @@ class Roster:
     async def outcomes(
         self, futures: dict[str, asyncio.Future[Outcome]], seconds: float
     ) -> dict[str, Outcome]:
-        """The outcomes of starts. For those that take longer, what they wait for."""
+        """The outcomes of starts. For those that take longer, the conditions that they wait for."""
         if any(not future.done() for future in futures.values()):
             await asyncio.wait(futures.values(), timeout=max(0.0, seconds))
         outcomes: dict[str, Outcome] = {}

@@ -169,7 +169,7 @@ class Schedules(RunObserver):
             EventKind.SCHEDULE_SKIPPED, runner.name, due=due, reason=reason
         )
 
-    # What was settled
+    # Settled times
 
     def _handled(self, key: str, runner: Runner) -> float:
         """Return until when everything is settled; a new schedule begins now."""

@@ -83,7 +83,7 @@ class Ripgrep:
 
 
 def _wrong(said: list[str]) -> UsageError:
-    """Return what ripgrep does not understand, in its words."""
+    """Return ripgrep's complaint about the pattern, in its words."""
     text = " ".join(line.strip() for line in said).removeprefix("rg: ")
     hint = "`literal` takes the pattern as it is" if "regex" in text else ""
     return UsageError(f"the search is not understood: {text[:500]}", hint)

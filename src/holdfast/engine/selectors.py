@@ -1,4 +1,4 @@
-"""What a name in a command stands for: a service, its instances, a group, or a tag.
+"""The meaning of a name in a command: a service, its instances, a group, or a tag.
 
 `web` is a service, or all instances of it; `web@2` is one of them; `backend` or
 `group:backend` is a group; `tag:dev` is every service with that tag.

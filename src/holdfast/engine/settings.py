@@ -1,4 +1,4 @@
-"""The settings in force: what the configuration says beside its services.
+"""The settings in force: everything in the configuration beside its services.
 
 Kept in the keeper's memory, because they may hold secrets. A new supervisor continues with them and
 does not read the file again.

@@ -62,7 +62,7 @@ class ShutdownProcedure:
     async def begin(
         self, *, keep_running: bool = False, now: bool = False, exit_code: int = 0, why: str
     ) -> ShutdownResult:
-        """Stop all services that are to be stopped. Says what was done, and what is left."""
+        """Stop all services that are to be stopped. Returns the stopped and those left."""
         if self._task is None:
             self._plan = ShutdownPlan(why, keep_running, now, exit_code)
             self._remember()

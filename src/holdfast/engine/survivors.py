@@ -101,7 +101,7 @@ class Survivors:
         return adopted
 
     async def end(self, run: OpenRun) -> bool:
-        """End what is left of a run of our own. Returns whether it lived."""
+        """End the rest of a run of our own. Returns whether it lived."""
         if await self._adopt(run, undeclared(run.service)) is None:
             return False
         await self._link.ask({"do": "end", "run_id": run.run_id, "grace": END_SECONDS})
@@ -282,7 +282,9 @@ class Survivors:
             _log.info("%s: nothing more of it is ended: %s", spec.name, error)
             return
         if answer.get("pids"):
-            _log.warning("%s: what outlived a run of it was ended: %s", spec.name, answer["pids"])
+            _log.warning(
+                "%s: processes that outlived a run of it were ended: %s", spec.name, answer["pids"]
+            )
 
 
 def _is_in(run: OpenRun, strays: list[PredecessorRun]) -> bool:

@@ -142,7 +142,7 @@ class Tasks:
         """Tasks of an earlier supervisor that are being ended."""
 
     def end_leftovers(self, runs: list[dict[str, Any]]) -> None:
-        """End what an earlier supervisor was running: nobody waits for it any more."""
+        """End the tasks of an earlier supervisor: nobody waits for them any more."""
         for run in runs:
             if run.get("kind") == "task":
                 self._left.add(run["run_id"])

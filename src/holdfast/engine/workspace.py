@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Workspace:
-    """What commands about files, git and search work with."""
+    """The objects that commands about files, git and search work with."""
 
     def __init__(
         self,

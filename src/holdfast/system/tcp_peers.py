@@ -37,7 +37,7 @@ class TcpPeer:
 
 
 def find(ours: Address, theirs: Address) -> TcpPeer | None:
-    """Return who is at the other end of a connection between these addresses, if that is known."""
+    """Return the user and processes at the other end of a connection, if they are known."""
     if sys.platform != "linux":
         return None
     found = _socket_between(theirs, ours)

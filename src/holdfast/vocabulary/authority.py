@@ -25,7 +25,7 @@ class LockdownResult(Result, frozen=True, kw_only=True):
     message: str
     lockdown: LockdownInfo | None = None
     cancelled: list[str] = []
-    """What was under way and was cancelled: workflows, approvals, sessions."""
+    """Work that was under way and was cancelled: workflows, approvals, sessions."""
 
 
 class ModeResult(Result, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ class ApprovalResult(Result, frozen=True, kw_only=True):
 
 
 class SecurityMetrics(Result, frozen=True, kw_only=True):
-    """What was refused and decided in this project, also under earlier supervisors."""
+    """Refusals and decisions in this project, also under earlier supervisors."""
 
     refusals: list[dict[str, Any]]
     """`reason`, `door`, `role` and `count`."""
@@ -92,7 +92,7 @@ class SecurityMetrics(Result, frozen=True, kw_only=True):
 
 
 class PoliciesResult(Result, frozen=True, kw_only=True):
-    """What restricts requests beyond roles and limits."""
+    """Restrictions of requests beyond roles and limits."""
 
     runtime_mode: Mode
     policies: list[PolicySpec] = []

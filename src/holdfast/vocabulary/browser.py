@@ -80,7 +80,7 @@ class LogOut(Command, frozen=True, kw_only=True):
 class HandOver(Command, frozen=True, kw_only=True):
     """Whether a gate that an earlier Holdfast left behind shall give its port back.
 
-    Asked by that gate about who told it so: only a token that was made for this will do, once.
+    The gate asks about the process that told it so: only a token made for this is accepted, once.
     """
 
     name = "hand_over"

@@ -9,11 +9,11 @@ from holdfast.vocabulary.services import Outcome
 
 
 class PlanStep(Result, frozen=True, kw_only=True):
-    """What a reload does to one service, and because of what."""
+    """The effect of a reload on one service, and the reason."""
 
     action: Literal["add", "remove", "restart", "change", "unchanged"]
     fields: list[str] = []
-    """Names of what differs, as `argv`, `stop.grace`, `env.NAME`; never values."""
+    """Names of the fields that differ, as `argv`, `stop.grace`, `env.NAME`; never values."""
     at_next_start: bool = False
     """Nothing of it runs and it is not started now; what differs counts when it is."""
     overrides: dict[str, Any] | None = None
@@ -26,7 +26,7 @@ class PlanResult(Result, frozen=True, kw_only=True):
     config: str | None
     services: dict[str, PlanStep]
     settings: list[str] = []
-    """Names of what differs beyond the services."""
+    """Names of the settings that differ, beyond the services."""
     scaled: dict[str, str] = {}
     """Services whose number of instances was set by `scale` and is kept, in words."""
     changes: bool = False
@@ -34,7 +34,7 @@ class PlanResult(Result, frozen=True, kw_only=True):
 
 
 class ReloadResult(Result, frozen=True, kw_only=True):
-    """`plan` is what was to be done, `services` what became of each that was touched."""
+    """`plan` has the steps, `services` the outcome of each service that was touched."""
 
     config: str | None
     plan: dict[str, PlanStep]
@@ -95,7 +95,7 @@ class Plan(Command, frozen=True, kw_only=True):
     """Tell what `reload` would do, service by service, and change nothing.
 
     Says which fields differ, never their values. `services` limits what is told. `config`
-    names another file than the one in use, which is for those who administer.
+    names another file than the one in use; only an admin may give it.
     """
 
     name = "plan"
@@ -115,9 +115,9 @@ class Plan(Command, frozen=True, kw_only=True):
 class Reload(Command, frozen=True, kw_only=True):
     """Read the configuration again and do what `plan` says: add, remove, restart, change.
 
-    What is unchanged keeps its process, what was stopped by hand stays stopped, and a file
+    An unchanged service keeps its process, one that was stopped by hand stays stopped, and a file
     with a problem changes nothing. Variables are those of the last `up`. `config` names
-    another file from now on, which is for those who administer. Files that were changed since
+    another file from now on; only an admin may give it. Files that were changed since
     an admin loaded them are loaded by an admin only. `wait`: answer when each service that was
     started has stayed up or failed. `delete_logs`: of removed services, too.
     """

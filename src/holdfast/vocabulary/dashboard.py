@@ -46,7 +46,7 @@ class SystemUsage(
         "system_time": "systemTime",
     },
 ):
-    """What a service uses, in both spellings."""
+    """The use of a service, in both spellings."""
 
     cpu: float | msgspec.UnsetType = msgspec.UNSET
     """As `cpu_percent`: percent of one core."""
@@ -65,6 +65,6 @@ class SystemUsage(
 
 
 class SystemMetrics(MetricsResult, frozen=True, kw_only=True):
-    """What services use, all of them together, the host and Holdfast itself."""
+    """The use of services, of all of them together, of the host and of Holdfast itself."""
 
     services: dict[str, SystemUsage]  # type: ignore[assignment]

@@ -39,7 +39,7 @@ class HoldfastError(Exception):
 
 
 class Failed(HoldfastError):
-    """What was asked could not be done."""
+    """The request could not be carried out."""
 
 
 class CommandFailed(Failed):

@@ -36,7 +36,7 @@ class FieldChange(Result, frozen=True, kw_only=True):
 
 
 class ConfigurationChange(Result, frozen=True, kw_only=True):
-    """What differs from the last run that went well; `run` is None if there was none."""
+    """Differences from the last run that went well; `run` is None if there was none."""
 
     run: int | None = None
     at: float | None = None
@@ -88,7 +88,7 @@ class Explanation(Result, frozen=True, kw_only=True):
     alerts: list[Alert] = []
     hints: list[str] = []
     unknown: list[str] = []
-    """What could not be found out."""
+    """Facts that could not be found out."""
 
 
 class ExplainResult(Result, frozen=True, kw_only=True):

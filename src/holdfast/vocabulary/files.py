@@ -68,7 +68,7 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FileListing(FileResult, frozen=True, kw_only=True):
-    """What is in a folder, in order."""
+    """The entries of a folder, in order."""
 
     audited: ClassVar[tuple[str, ...]] = ("path",)
     root: str
@@ -77,7 +77,7 @@ class FileListing(FileResult, frozen=True, kw_only=True):
     """How many things ignore files left out."""
     truncated: bool = False
     cursor: str | None = None
-    """What to give to go on."""
+    """The value to give to go on."""
 
 
 class FileWritten(FileResult, frozen=True, kw_only=True):
@@ -103,13 +103,13 @@ class FileEdited(FileResult, frozen=True, kw_only=True):
     replaced: list[int]
     """How many places each edit changed."""
     diff: str
-    """What changed, as a unified diff; cut if it is long."""
+    """The change as a unified diff; cut if it is long."""
     change: str | None = None
     dry_run: bool = False
 
 
 class PatchedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a patch did to one file."""
+    """The effect of a patch on one file."""
 
     path: str
     outcome: str
@@ -125,7 +125,7 @@ class PatchedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class PatchResult(Result, frozen=True, kw_only=True):
-    """What a patch did to every file, or would do."""
+    """The effect of a patch on every file, done or planned."""
 
     audited: ClassVar[tuple[str, ...]] = ("files", "change")
     files: list[PatchedFile]
@@ -157,7 +157,7 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     files: list[ChangedFile]
     undoes: str | None = None
     state: str = "done"
-    """done; rolled_back: Holdfast died in the middle of it, and what it had done was taken back;
+    """done; rolled_back: Holdfast died in the middle of it, and the change was taken back;
     unclear: some of its files were changed by others meanwhile and were left as they are."""
     left: list[str] = []
     """The files that were left as they are."""
@@ -171,7 +171,7 @@ class ChangesResult(Result, frozen=True, kw_only=True):
 
 
 class UndoResult(Result, frozen=True, kw_only=True):
-    """What was undone, or would be."""
+    """The changes that were undone, or would be."""
 
     audited: ClassVar[tuple[str, ...]] = ("undone", "files", "change")
     undone: str
@@ -317,7 +317,7 @@ class ApplyPatch(Command, frozen=True, kw_only=True):
 
 
 class UndoFiles(Command, frozen=True, kw_only=True):
-    """Give files back what they were before a change.
+    """Bring files back to their content before a change.
 
     Without `change` the newest one that is not undone, of `path` if that is given; in a session,
     of that session. With `path` only that file of it. A file that is no longer as the change

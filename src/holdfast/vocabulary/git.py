@@ -111,7 +111,7 @@ class GitBranchesResult(Result, frozen=True, kw_only=True):
 
 
 class GitChangeResult(Result, frozen=True, kw_only=True):
-    """What a change did, or would do."""
+    """The effect of a change, done or planned."""
 
     repository: str
     changed: bool
@@ -125,7 +125,7 @@ class GitChangeResult(Result, frozen=True, kw_only=True):
     next: str | None = None
     """What can be done about conflicts."""
     checkpoint: str | None = None
-    """A checkpoint with what was there before."""
+    """A checkpoint of the state before."""
     notes: list[str] = []
 
 
@@ -150,7 +150,7 @@ class CheckpointsResult(Result, frozen=True, kw_only=True):
 
 
 class RestoredResult(Result, frozen=True, kw_only=True):
-    """What was brought back; `saved` is the checkpoint of what was there before."""
+    """The files that were brought back; `saved` is the checkpoint of the state before."""
 
     restored: Checkpoint
     saved: Checkpoint | None
@@ -166,7 +166,8 @@ MOST_PATHS = 1000
 
 
 class GitRead(Command, frozen=True, kw_only=True):
-    """What all of them take: `repository` is a folder below a root, the first root without it."""
+    """Fields of every command about git. `repository` is a folder below a root; without it, the
+    first root."""
 
     toolset = "git"
     permission = Permission.VIEW
@@ -243,7 +244,7 @@ class GitLog(GitRead, frozen=True, kw_only=True):
 
 
 class GitShow(GitRead, frozen=True, kw_only=True):
-    """Show a commit: who, when, its message and its differences."""
+    """Show a commit: author, time, message and differences."""
 
     name = "git_show"
     answers = GitTextResult

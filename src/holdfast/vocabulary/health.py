@@ -6,7 +6,7 @@ from holdfast.vocabulary.command import Command, Effect, Permission, Result
 
 
 class CheckResult(Result, frozen=True, kw_only=True):
-    """What one probe found, in how many seconds."""
+    """The finding of one probe, and how many seconds it took."""
 
     probe: str
     """startup, readiness, liveness, health_check; process where nothing else is asked"""

@@ -38,7 +38,7 @@ class HelloResult(Result, frozen=True, kw_only=True):
     """The emergency lockdown in force: `reason`, `by`, `since`."""
     hidden: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     """The `values` that must not be shown, and the `number` under which they are known; only for
-    who reads logs from their files, and if asked for."""
+    callers that read logs from their files, and if asked for."""
 
 
 class UpResult(Result, frozen=True, kw_only=True):
@@ -70,15 +70,15 @@ class ShutdownResult(Result, frozen=True, kw_only=True):
     message: str
     kept: list[str] = []
     stuck: list[str] = []
-    """Of these, who should have been stopped and could not be."""
+    """Those of them that could not be stopped."""
 
 
 class Hello(Command, frozen=True, kw_only=True):
-    """State versions on both sides; one minor version apart works. Tells who asks, too. A token
-    whose limits leave this command out learns no more than that.
+    """State versions on both sides; one minor version apart works. Tells the caller's
+    own name and role, too. A token whose limits leave this command out learns nothing more.
 
-    With `secrets`, who reads logs from their files (the owner at this machine, the gate) is told
-    which values must not be shown; nobody else is.
+    With `secrets`, a caller that reads logs from their files (the owner at this machine, the
+    gate) is told which values must not be shown; nobody else is.
     """
 
     name = "hello"

@@ -7,7 +7,7 @@ from holdfast.vocabulary.services import Outcome
 
 
 class ScaleResult(Result, frozen=True, kw_only=True):
-    """What became of each instance that was added or removed."""
+    """The outcome of each instance that was added or removed."""
 
     services: dict[str, Outcome]
     instances: dict[str, int]
@@ -15,7 +15,7 @@ class ScaleResult(Result, frozen=True, kw_only=True):
 
 
 class RollingResult(Result, frozen=True, kw_only=True):
-    """What became of each service, in the order in which it was done."""
+    """The outcome of each service, in the order in which they were restarted."""
 
     services: dict[str, Outcome]
     remaining: list[str] = []

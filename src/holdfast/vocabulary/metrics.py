@@ -38,7 +38,7 @@ class ServiceMetrics(Result, frozen=True, kw_only=True):
     """Automatic ones in a row."""
     runs: int = 0
     custom: dict[str, float] = {}
-    """What it says of itself, on its notify socket."""
+    """Its own status text, from its notify socket."""
     pss_bytes: int | msgspec.UnsetType | None = msgspec.UNSET
     """Of each shared page its part; only with `extras`."""
     ports: list[int] | msgspec.UnsetType = msgspec.UNSET
@@ -101,7 +101,7 @@ class OwnMetrics(Result, frozen=True, kw_only=True):
     restarts: int
     failures: int
     loop_lag_seconds: float
-    """On average, when it was to look at what services use."""
+    """On average, when it sampled the use of services."""
     loop_lag_max_seconds: float
 
 

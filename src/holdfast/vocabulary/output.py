@@ -122,11 +122,11 @@ class OpenOutput(Command, frozen=True, kw_only=True):
 class Watch(Command, frozen=True, kw_only=True):
     """Be told when services have printed more: `{service, position}`, coalesced.
 
-    The first item of each service comes when the watch is in force: who reads the log at
-    every item misses nothing. `exited: true` is added when a run's output is complete.
+    The first item of each service comes when the watch is in force: a client that reads the log
+    at every item misses nothing. `exited: true` is added when a run's output is complete.
     Without names, all services are watched, those that come later too. With `own_log`,
-    `{own_log: true}` tells that Holdfast's own log grew, first when that is in force; what it
-    says is in the file, for who may read that.
+    `{own_log: true}` tells that Holdfast's own log grew, first when that is in force; its
+    lines are in the file, for everybody who may read that.
     """
 
     name = "watch"

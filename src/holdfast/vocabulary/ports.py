@@ -1,4 +1,4 @@
-"""Ports: who listens there, and for whom they are leased; the command and its answer."""
+"""Ports: their listeners, and the services they are leased for; the command and its answer."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class PortsResult(Result, frozen=True, kw_only=True):
 
 
 class ListPorts(Command, frozen=True, kw_only=True):
-    """Tell who listens on a port, or which ports are leased and listened on.
+    """Tell which process listens on a port, or which ports are leased and listened on.
 
-    With `port`: pid and command of who has it, and the service and project if it is one of a
+    With `port`: pid and command of that process, and the service and project if it is one of a
     Holdfast. Without: the ports of this Holdfast's services; with `all`, every listening
     process that this user may see, and the leases of the user's other Holdfasts.
     """

@@ -65,7 +65,7 @@ class AccessResult(Result, frozen=True, kw_only=True):
     approvers: str | None = None
     """The least role that may approve it."""
     cause: str | None = None
-    """What refuses it, in a word: role, scope, lockdown, policy, filter, allowlist, door."""
+    """The cause of a refusal in a word: role, scope, lockdown, policy, filter, allowlist, door."""
     who: str
     """The actor as the audit would name it."""
 
@@ -154,7 +154,7 @@ class CheckAccess(Command, frozen=True, kw_only=True):
 
 
 class Audit(Command, frozen=True, kw_only=True):
-    """Tell who asked what, whether it was allowed and why, and what came of it.
+    """Show requests: the actor, the command, whether it was allowed and why, and how it ended.
 
     Records after the number `since`; without it, the newest `limit`. `actor` and `about` (a
     command) choose. `verify` looks whether any record was altered, removed or cut off.

@@ -25,7 +25,7 @@ class SupervisorStatus(Result, frozen=True, kw_only=True):
     doors: dict[str, str] = {}
     """Where each open network door listens."""
     door_notes: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
-    """What is to be said of a door: why it is closed, or elsewhere than usual."""
+    """A remark about a door: why it is closed, or elsewhere than usual."""
     fingerprint: str | msgspec.UnsetType = msgspec.UNSET
     """SHA-256 of the certificate that HTTPS shows."""
     selectors: list[str] | msgspec.UnsetType = msgspec.UNSET
@@ -80,7 +80,7 @@ class ServiceStatus(Result, frozen=True, kw_only=True):
     cpu_percent: float | msgspec.UnsetType = msgspec.UNSET
     """Of one core."""
     waiting_for: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """What its start waits for, in words."""
+    """The conditions that its start waits for, in words."""
     beside: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     """A second run while one relieves another: its `pid` and `run`, whether it is `leaving`."""
     ports: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
@@ -94,7 +94,7 @@ class ServiceStatus(Result, frozen=True, kw_only=True):
     health: str | msgspec.UnsetType = msgspec.UNSET
     """healthy, unhealthy, or unknown, where a probe asks."""
     said: str | msgspec.UnsetType = msgspec.UNSET
-    """What it says of itself."""
+    """Its own status text."""
     consecutive_failures: int | msgspec.UnsetType = msgspec.UNSET
     """Failed checks in a row, of the worst of its probes."""
 
@@ -119,7 +119,7 @@ class WrittenStatus(Result, frozen=True, kw_only=True):
 
 
 class Outcome(Result, frozen=True, kw_only=True):
-    """What a verb did to one service."""
+    """The effect of a verb on one service."""
 
     outcome: str
     """started, already_running, stopped, already_stopped, restarted, paused, already_paused,
@@ -138,7 +138,7 @@ class Outcome(Result, frozen=True, kw_only=True):
 
 
 class Outcomes(Result, frozen=True, kw_only=True):
-    """What a verb did, service by service."""
+    """The effect of a verb, service by service."""
 
     services: dict[str, Outcome]
 
@@ -168,7 +168,7 @@ class WaitResult(Result, frozen=True, kw_only=True):
 
 
 def check_overrides(args: list[str] | None, env_vars: dict[str, str] | None) -> None:
-    """Raises ValueError for what no process can be started with: before anything is stopped."""
+    """Raise ValueError for what no process can be started with, before anything is stopped."""
     given = env_vars or {}
     if any("\0" in word for word in (*(args or ()), *given, *given.values())):
         raise ValueError("arguments and variables must not contain NUL characters")
@@ -197,7 +197,7 @@ class Status(Command, frozen=True, kw_only=True):
 
 
 class Start(Command, frozen=True, kw_only=True):
-    """Start services, and those they depend on. What runs already is `already_running`.
+    """Start services, and those they depend on. One that runs already is `already_running`.
 
     `wait`: answer when each has stayed up for its `start_seconds` and is ready, or failed to.
     What takes longer than `timeout` seconds is `waiting`, with what it waits for; it goes on.
@@ -244,9 +244,8 @@ class Restart(Command, frozen=True, kw_only=True):
     """Stop services and start them again, without back-off, even if suppressed.
 
     `args` replace the configured arguments and `env_vars` add to the environment until the
-    next start without them; who gives them decides what is executed, so that takes the role
-    of an admin. Without a name, the only service is meant. `wait`, `timeout` and `keep` are as in
-    `start`.
+    next start without them. They decide what is executed, so only an admin may give them.
+    Without a name, the only service is meant. `wait`, `timeout` and `keep` are as in `start`.
     """
 
     name = "restart"

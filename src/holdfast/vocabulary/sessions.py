@@ -34,7 +34,7 @@ class SessionInfo(Result, frozen=True, kw_only=True):
     opened_by: str
     opened_at: float
     fate: Fate
-    """What becomes of what it started: it is kept, stopped, or handed over to the user."""
+    """The fate of the services that it started: kept, stopped, or handed over to the user."""
     grace: float
     """Seconds that it outlives its last sign of life."""
     held: bool
@@ -59,7 +59,7 @@ class SessionsResult(Result, frozen=True, kw_only=True):
 
 
 class ClosedSession(Result, frozen=True, kw_only=True):
-    """What became of the services that ran for a session."""
+    """The fate of the services that ran for a session."""
 
     session: str
     stopped: list[str] = []
@@ -72,9 +72,9 @@ class ClosedSession(Result, frozen=True, kw_only=True):
 class OpenSession(Command, frozen=True, kw_only=True):
     """Begin a session: what is started with its token belongs to it.
 
-    `client` names who it is, for people. The token in the answer is shown this once; it has
-    the role agent and never more rights than who opened the session. `fate` is what becomes
-    of what it started when it ends: `stop` (the default), `keep` it, or `hand_over` to the
+    `client` is a name for people. The token in the answer is shown this once; it has
+    the role agent and never more rights than the opener of the session. `fate` says what happens
+    to its services when it ends: `stop` (the default), `keep` it, or `hand_over` to the
     user. A session ends `grace` seconds after its last sign of life: a command with its
     token, or the end of the connection that holds it.
     """
@@ -147,7 +147,7 @@ class CloseSession(Command, frozen=True, kw_only=True):
 
 
 class ListSessions(Command, frozen=True, kw_only=True):
-    """List the sessions: who stays here, since when, and what runs for them."""
+    """List the sessions: their clients, since when, and the services that run for them."""
 
     name = "list_sessions"
     permission = Permission.VIEW

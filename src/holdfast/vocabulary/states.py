@@ -30,7 +30,7 @@ class Desired(str, Enum):
 
 
 class ErrorType(str, Enum):
-    """What kind of trouble ended a run, or kept it from starting; each has its own handling."""
+    """The kind of trouble that ended a run, or kept it from starting; each has its own handling."""
 
     SPAWN_FAILED = "SPAWN_FAILED"
     """It could not be started: tried again with back-off."""

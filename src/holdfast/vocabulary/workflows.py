@@ -201,7 +201,7 @@ class ExecuteCommand(Command, frozen=True, kw_only=True):
     `custom_command` is the same as `command`, for requests whose own name stands under
     `command`. It runs where and with what `service` runs; else in `working_dir` with the
     `environment`, which only the owner gives; else in the project's folder. With `follow`,
-    its output is told as items, the last of them the result; who stops listening ends it.
+    its output is told as items, the last of them the result; a client that stops listening ends it.
     """
 
     name = "execute_command"

@@ -44,7 +44,7 @@ def listening(port: int | None = None) -> list[ListeningPort]:
 
 
 def described(port: int) -> str:
-    """Return in words who listens on a port."""
+    """Return in words which process listens on a port."""
     for one in listening(port):
         if one.pid is not None:
             whose = f", {one.service} of {one.project}" if one.service and one.project else ""

@@ -1,1 +1,1 @@
-"""Who asks, and what they may ask: facts for the decision that `rules.authority` makes."""
+"""Identity and rights of callers: facts for the decision that `rules.authority` makes."""

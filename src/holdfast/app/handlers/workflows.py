@@ -1,7 +1,7 @@
 """Handlers of the commands that run commands: custom restarts, single commands, workflows.
 
 What may be run was decided before they are called; they say what is to be done, in which
-order, and who is told.
+order, and its listeners.
 """
 
 from __future__ import annotations

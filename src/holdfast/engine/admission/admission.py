@@ -1,4 +1,4 @@
-"""Decides when a service may start: a start waits until what the service needs is there.
+"""Decides when a service may start: a start waits until its dependencies are there.
 
 Woken by changes of services, never by a clock. A waiting start is not given up: it begins by itself
 when it can. The caller that asked for it is answered as soon as waiting may take long.
@@ -27,7 +27,7 @@ MOST_TOLD = 3
 
 
 class Lines(Protocol):
-    """Knows what services printed."""
+    """Knows the lines that services printed."""
 
     def has(self, runner: Runner, pattern: str, *, is_raw: bool) -> bool:
         """Return whether the newest run printed a matching line.
@@ -311,7 +311,7 @@ class DependencyAdmission(RunObserver):
             self._seen[runner.name] = {name: self._runners[name].last_run_id for name in names}
 
     def _restored_seen(self, runner: Runner) -> dict[str, str | None]:
-        """Return what a run of an earlier supervisor knows: every run that is older."""
+        """Return the runs that a run of an earlier supervisor has seen: all that are older."""
         seen: dict[str, str | None] = {}
         for name in self._restart_providers(runner):
             other = self._runners[name]

@@ -1,1 +1,1 @@
-"""Alerts: which are open, who is told, and which run of a service went well last."""
+"""Alerts: which are open, where they are delivered, and which run of a service went well last."""

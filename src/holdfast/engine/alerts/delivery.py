@@ -48,7 +48,7 @@ class DeliveryResult(msgspec.Struct, frozen=True):
 
 
 class DeliveryContext(msgspec.Struct, frozen=True):
-    """What deliveries use of the rest of the supervisor."""
+    """The parts of the supervisor that deliveries use."""
 
     spec_of: Callable[[str], ServiceSpec | None]
     environ_key: Callable[[], str | None]

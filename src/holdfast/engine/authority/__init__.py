@@ -1,1 +1,1 @@
-"""What this Holdfast permits as a whole: mode, lockdown, approvals, security counters."""
+"""Permission for the whole Holdfast: mode, lockdown, approvals, security counters."""

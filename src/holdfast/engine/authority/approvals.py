@@ -189,7 +189,7 @@ class ApprovalQueue:
             try:
                 info, record = msgspec.json.decode(text, type=tuple[ApprovalInfo, dict[str, Any]])
             except msgspec.MsgspecError:
-                _log.error("what %s was is not understood", key)
+                _log.error("%s cannot be read", key)
                 continue
             self._end(msgspec.structs.replace(info, state="expired", why=REPLACED))
             records.append(record)

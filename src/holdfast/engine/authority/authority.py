@@ -1,4 +1,4 @@
-"""What this Holdfast as a whole permits: its mode, a lockdown, commands that wait for approval."""
+"""Permission for the whole Holdfast: its mode, a lockdown, commands that wait for approval."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Authority(msgspec.Struct, frozen=True):
         return None if lockdown is None else msgspec.to_builtins(lockdown)
 
     def status(self) -> dict[str, Any]:
-        """Return what a status says of them; as little as possible if there is nothing to say."""
+        """Return their part of a status; as little as possible if there is nothing to say."""
         waiting = len(self.approvals.waiting)
         return {
             "runtime_mode": self.modes.now,

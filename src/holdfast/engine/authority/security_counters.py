@@ -1,4 +1,4 @@
-"""Counts what was refused and decided in this project, and nothing more.
+"""Counts refusals and decisions in this project, and nothing more.
 
 The counts only grow, even when the supervisor is replaced: they are stored about once a second
 while they change. A killed supervisor loses at most the last second.

@@ -1,4 +1,4 @@
-"""Health of live runs: when each probe is asked, and what its answers come to.
+"""Health of live runs: when each probe is asked, and what follows from its answers.
 
 `HealthMonitor` begins the probes of a run with the run and ends them with it. `RunHealth` keeps
 the schedule and the tally of each probe of one run, and reports changes to the runner. How a
@@ -53,7 +53,7 @@ class HealthMonitor(RunObserver):
         self.on_metric: OnMetric = _ignore_metric
         """Called with service, name and value of a metric that a service reports itself."""
 
-    # What happens to runs
+    # Events of runs
 
     def run_began(self, runner: Runner) -> None:
         self._end(runner.name)
@@ -108,7 +108,7 @@ class HealthMonitor(RunObserver):
         if live is not None:
             live.end()
 
-    # What services say
+    # Messages of services
 
     def hear(self, runner: MonitoredRun, message: Message) -> None:
         """Take a message that a service sent over its notify socket."""
@@ -385,7 +385,7 @@ class RunHealth:
     def _condition(self) -> Condition:
         return health.condition([(probe.spec, probe.tally) for probe in self.probes], self._said)
 
-    # What the service says
+    # Messages of the service
 
     def hear(self, message: Message) -> None:
         """Take a message that the service sent over its notify socket."""

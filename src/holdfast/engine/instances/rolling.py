@@ -39,7 +39,7 @@ class Rolling:
     async def restart(
         self, names: list[str], *, ready_seconds: float, is_held: Callable[[], bool]
     ) -> RollingResult:
-        """Restart these in their order, until `is_held`; return what became of each."""
+        """Restart these in their order, until `is_held`; return the outcome of each."""
         taken = [name for name in names if name in self._busy]
         if taken:
             runner = self._roster.runners[taken[0]]

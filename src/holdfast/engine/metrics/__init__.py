@@ -1,1 +1,1 @@
-"""What services and Holdfast itself use: sampling, limits, history, counters."""
+"""Resources that services and Holdfast itself use: sampling, limits, history, counters."""

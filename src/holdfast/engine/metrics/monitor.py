@@ -1,4 +1,4 @@
-"""What services use: sampled every few seconds, compared with their limits, kept as history.
+"""The use of services: sampled every few seconds, compared with their limits, kept as history.
 
 Lives on the loop; `sampler` reads the numbers in its own thread. Ends runs only through the runner.
 Without a live run it does nothing.
@@ -57,7 +57,7 @@ class Gauge:
         self.early_looks = 0
         """Early samples that are left until it has numbers."""
         self.finished = Totals()
-        """What its ended runs used."""
+        """The use of its ended runs."""
         self.custom: dict[str, float] = {}
         self.standing = LimitState()
         self.timer: PendingCall | None = None

@@ -40,7 +40,7 @@ class Sample(msgspec.Struct, frozen=True):
     usages: dict[str, Usage]
     """By run id: the runs whose numbers changed."""
     finished: dict[str, Totals]
-    """By service: what its ended runs used, where that changed."""
+    """By service: the use of its ended runs, where it changed."""
     host: HostUsage | None
 
 

@@ -1,1 +1,1 @@
-"""Who is told that a service printed more, and how much it printed."""
+"""Subscribers to the output of services, and how much each has printed."""

@@ -1,4 +1,4 @@
-"""What only the keeper knows and `status` shows: how much each live run has printed, and which
+"""Facts of the keeper that `status` shows: how much each live run has printed, and which
 processes belong to no run. It is asked only when somebody looks.
 """
 

@@ -23,7 +23,7 @@ DEFAULT_COLUMNS, DEFAULT_ROWS, DEFAULT_TERM = 80, 24, "xterm-color"
 
 
 class Overrides(msgspec.Struct, frozen=True, kw_only=True):
-    """What a restart changes, until the next start without it."""
+    """Arguments and variables that one restart changes, until the next start."""
 
     args: tuple[str, ...] | None = None
     env_vars: dict[str, str] = {}
@@ -50,7 +50,7 @@ class StoredDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     environ: str
     overrides: Overrides | None = None
     launched: ServiceSpec | None = None
-    """What `launched_run` was started with, if that is another specification."""
+    """The specification that `launched_run` was started with, if it is another one."""
     launched_run: str | None = None
     trace: Trace | None = None
     """A digest of that, where it is not known."""

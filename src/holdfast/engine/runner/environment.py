@@ -1,4 +1,4 @@
-"""What a runner needs of the outside. Tests replace it with fakes to replay histories.
+"""The outside of a runner, as far as it needs one. Tests replace it with fakes to replay histories.
 
 The real ones are `adapters.keeper_link`, `adapters.store.state_store`, the event loop, and the
 rest of the engine.
@@ -34,14 +34,14 @@ class KeeperApi(Protocol):
 
     @property
     def kept(self) -> Mapping[str, str]:
-        """What was put into its memory, by this supervisor or an earlier one."""
+        """The values in its memory, from this supervisor and earlier ones."""
 
     @property
     def boot_id(self) -> str: ...
 
 
 class HistoryRecorder(Protocol):
-    """The history. What is recorded in one turn of the loop is one transaction."""
+    """The history. Everything recorded in one turn of the loop is one transaction."""
 
     def event(
         self, kind: EventKind, service: str | None = None, run_id: str | None = None, **data: Any
@@ -78,7 +78,7 @@ class Clock:
 
 
 class Admission(Protocol):
-    """Decides when a start may begin: what the service needs is there, and the host has room."""
+    """Decides when a start may begin: its dependencies are there, and the host has room."""
 
     def admit(self, runner: Runner, begin: Callable[[], None]) -> None:
         """Call `begin` now or later. When this is asked again, only the newest request counts."""

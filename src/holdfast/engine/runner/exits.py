@@ -1,4 +1,4 @@
-"""Understands and records an exit that the keeper reports: what happened, in words and values."""
+"""Understands and records an exit that the keeper reports, in words and values."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Raised by every change."""
     declaration: Declaration
     overrides: Overrides | None = None
-    """What the last restart changed, until a start without it."""
+    """The changes of the last restart, until a start without them."""
 
     # The state
 
@@ -45,7 +45,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """It is wanted, but not before the next time of its schedule."""
     reason: str | None = None
     error_type: ErrorType | None = None
-    """What kind of trouble ended the last run."""
+    """The kind of trouble that ended the last run."""
     counters: Counters = Counters()
     next_start_at: float | None = None
     """When its back-off ends, in wall time, for people and for the next supervisor."""
@@ -61,11 +61,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     beside: RunSlot | None = None
     """A second run: a candidate to replace the first one, or a run that was replaced."""
     launched: ServiceSpec | None = None
-    """What the newest run was started with; None: that is not known."""
+    """The specification that the newest run was started with; None: unknown."""
     trace: plan.Trace | None = None
-    """A digest of that, where it is not known."""
+    """Its digest, where the specification is unknown."""
     condition: Condition = Condition()
-    """What the probes say of the newest run."""
+    """Readiness and health of the newest run, by its probes."""
     last_run_id: str | None = None
     last_exit: LastExit = LastExit()
     accounted: str | None = None
@@ -74,7 +74,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # A start that is wanted and has not begun
 
     waiting_for: tuple[str, ...] = ()
-    """What it waits for, in words."""
+    """The conditions that it waits for, in words."""
     prospect: Prospect | None = None
     """How soon it may begin, while it waits."""
     in_doubt: str | None = None
@@ -82,7 +82,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     is_retiring: bool = False
     """Holdfast shuts down, so nothing is started."""
 
-    # What others decide about it
+    # Decisions of others
 
     is_leaving: bool = False
     """It is being stopped to be removed, so its dependents do not wait for it."""

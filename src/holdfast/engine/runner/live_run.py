@@ -39,9 +39,9 @@ class LiveRun:
         self.enforced: frozenset[str] = frozenset()
         """Limits that the kernel holds it to: memory, cpu, processes."""
         self.usage: Usage | None = None
-        """What it used when it was last measured."""
+        """Its use of resources when it was last measured."""
         self.trace: Trace | None = None
-        """A digest of what it was started with, once that was asked for."""
+        """A digest of the specification it was started with, once that was asked for."""
 
     @classmethod
     def of(cls, run: Mapping[str, Any], now_mono: float) -> LiveRun:

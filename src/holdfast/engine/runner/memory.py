@@ -1,4 +1,4 @@
-"""What one service puts into the keeper's memory, so that the next supervisor finds it again.
+"""The values of one service in the keeper's memory, so that the next supervisor finds it again.
 
 The keys and the form of their values are the contract of every upgrade: they only grow.
 """
@@ -31,17 +31,17 @@ class ServiceMemory:
         self._desired: str | None = None
 
     def publish_desired(self, word: str) -> None:
-        """Say what is wanted of the service, in order with what is asked of the keeper."""
+        """Write the desired state of the service, in order with the requests to the keeper."""
         if word != self._desired:
             self._desired = word
             self._keeper.keep(keeper_memory.desired(self._name), word)
 
     def keep_condition(self, run_id: str, condition: Condition) -> None:
-        """Keep what a run says once and does not repeat."""
+        """Keep the condition of a run, which it reports once and does not repeat."""
         self._keep(keeper_memory.condition, (run_id, condition))
 
     def condition_of(self, run_id: str) -> Condition | None:
-        """What an earlier supervisor knew of this run."""
+        """The condition of this run, as an earlier supervisor kept it."""
         try:
             of_run, condition = _decode_condition(self._read(keeper_memory.condition))
         except msgspec.MsgspecError:

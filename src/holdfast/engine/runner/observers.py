@@ -49,7 +49,7 @@ class MonitoredRun(Protocol):
     def condition(self) -> Condition: ...
 
     def judge(self, condition: Condition) -> None:
-        """Take what the probes say of it."""
+        """Take the condition that the probes found it in."""
 
     def tell_unready(self, reason: str) -> None:
         """It has had its time to become ready."""
@@ -65,7 +65,7 @@ class RunObserver:
     """Told of every service. A method that is not overridden costs nothing."""
 
     def spawning(self, runner: Runner, message: SpawnRequest) -> None:
-        """A run is about to be asked for; what it needs may be added to the request."""
+        """A run is about to be requested; an observer may add to the request."""
 
     def run_began(self, runner: Runner) -> None:
         """A run has its process, or was found alive by this supervisor."""

@@ -1,4 +1,4 @@
-"""What an earlier supervisor left of each service, collected from the keeper and the database.
+"""The remains of each service after a supervisor, collected from the keeper and the database.
 
 Sorts the keeper's memory, its runs, its journalled exits and the database's records by service.
 Decides nothing about a service: `rules.lifecycle.restoring` does that, and the runner acts on it.
@@ -29,13 +29,13 @@ _decode_environ = reader(dict[str, str])
 
 
 class Remains(msgspec.Struct, frozen=True, kw_only=True):
-    """What is left of one service."""
+    """The remains of one service."""
 
     declaration: Declaration | None = None
     stored: StoredDeclaration | None = None
-    """The same as the keeper remembers it, with what its run was started with."""
+    """The same from the keeper's memory, with the specification that its run was started with."""
     desired: str | None = None
-    """The word in the keeper's memory for what is wanted of it."""
+    """The word in the keeper's memory for its desired state."""
     record: ServiceRecord | None = None
     run: RunFacts | None = None
     second: RunFacts | None = None

@@ -61,10 +61,10 @@ class RunSlot:
         self.run = run
         self.declaration: Declaration = runner.declaration
         self.launched = launched
-        """What it was started with; None: that is not known."""
+        """The specification it was started with; None: unknown."""
         self.overrides = overrides
         self.condition: Condition = health.initial(runner.declaration.spec)
-        """What the probes said of it as a candidate."""
+        """Its condition while it was a candidate, by its probes."""
         self.has_stayed = False
         """It was up for its `start_seconds`."""
         self.is_proven = False
@@ -170,10 +170,10 @@ class RunSlot:
         self.is_end_asked = False
         self.runner.on_lost(self)
 
-    # What monitors find in a candidate
+    # Findings of the monitors about a candidate
 
     def judge(self, condition: Condition) -> None:
-        """Take what the probes say of it."""
+        """Take the condition that the probes found it in."""
         self.condition = condition
         self.runner.on_candidate_judged()
 

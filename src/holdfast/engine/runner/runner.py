@@ -10,8 +10,8 @@ candidate has proven itself, the two change places, and the old run is ended. A 
 fails is ended, and the current run never notices. While a second run is being ended nothing is
 started, and a service is stopped only when no process of either run is left.
 
-Read it in this order: requests, what monitors find, starting a run, what the keeper reports,
-what follows, replacing a run, restoring.
+Read it in this order: requests, findings of the monitors, starting a run, reports of the keeper,
+after an end, replacing a run, restoring.
 """
 
 from __future__ import annotations
@@ -325,10 +325,10 @@ class Runner:
         if number > self.number:
             self._change(number=number)
 
-    # What monitors find
+    # Findings of the monitors
 
     def judge(self, condition: Condition) -> None:
-        """Take what the probes say of the live run."""
+        """Take the condition that the probes found the live run in."""
         slot, before = self._current, self.condition
         if slot is None or condition == before:
             return
@@ -533,7 +533,7 @@ class Runner:
 
         self._timers.set(TimerName.STABLE, max(0.0, seconds), on_stable)
 
-    # What the keeper reports
+    # Reports of the keeper
 
     def on_exit(self, facts: ExitFacts) -> None:
         """The main process of a run ended."""
@@ -610,7 +610,7 @@ class Runner:
         self.save()
         return exit_.ending
 
-    # What follows
+    # After an end
 
     def _conclude(self, ending: Ending, stage: str | None) -> None:
         """A run ended by itself or never began: decide what follows, in this turn."""
@@ -1052,7 +1052,7 @@ class Runner:
         )
 
     def _known_condition(self, run_id: str) -> Condition:
-        """What an earlier supervisor knew of this run."""
+        """The condition of this run, as an earlier supervisor knew it."""
         return self._memory.condition_of(run_id) or health.initial(self.declaration.spec)
 
     def _resume_run(self, live: LiveRun) -> RunSlot:
@@ -1123,7 +1123,7 @@ class Runner:
         self._change(due_mono=clock.monotonic() + remaining)
         self._timers.set(TimerName.BACK_OFF, remaining, self._restart_due)
 
-    # What others see
+    # Views for others
 
     def status(self) -> ServiceStatus:
         return views.status_of(self, self._environment.clock.monotonic())
@@ -1144,7 +1144,7 @@ class Runner:
         return self.outcome("waiting", f"it waits for {awaited}")
 
     def record(self) -> ServiceRecord:
-        """What a later supervisor has to know."""
+        """The record that a later supervisor restores."""
         return views.record_of(self.facts)
 
     def save(self) -> None:
@@ -1194,7 +1194,7 @@ class Runner:
         self.save()
 
     def _publish_desired(self, word: str) -> None:
-        """Tell the keeper's memory what is wanted."""
+        """Write the desired state into the keeper's memory."""
         self._change(awaits_schedule=word == State.PENDING.value)
         self._memory.publish_desired(word)
 

@@ -9,7 +9,7 @@ from holdfast.engine.runner.environment import CallLater, PendingCall
 
 
 class TimerName(Enum):
-    """What a runner waits for."""
+    """The moments that a runner waits for."""
 
     START = "the run has been up for its start_seconds"
     BACK_OFF = "the next start is due"

@@ -1,4 +1,4 @@
-"""What others see of a service: its status, the outcome of a request, its record on disk.
+"""A service as others see it: its status, the outcome of a request, its record on disk.
 
 Reads the facts of a service and changes none. A status is asked for often: nothing here waits or
 looks anything up. What was built is kept with its JSON until the version of the facts changes,
@@ -172,7 +172,7 @@ def _build(facts: Facts, run: LiveRun | None) -> ServiceStatus:
 
 
 def _findings(condition: Condition) -> dict[str, Any]:
-    """What the probes say, without what no probe asks."""
+    """Readiness and health, as far as a probe asks for them."""
     facts = {
         "ready": condition.is_ready,
         "health": condition.health,
@@ -201,7 +201,7 @@ def outcome_of(
 
 
 def record_of(facts: Facts) -> ServiceRecord:
-    """What a later supervisor has to know."""
+    """The record that a later supervisor restores."""
     return ServiceRecord(
         desired=facts.desired,
         stopped_by_hand=facts.stopped_by_hand,
@@ -226,7 +226,7 @@ def record_of(facts: Facts) -> ServiceRecord:
 
 
 def _trace(facts: Facts) -> Trace | None:
-    """A digest of what the live run was started with."""
+    """A digest of the specification that the live run was started with."""
     run = facts.run
     if run is None or facts.launched is None:
         return facts.trace
@@ -236,7 +236,7 @@ def _trace(facts: Facts) -> Trace | None:
 
 
 def _owner(owner: Owner) -> dict[str, Any]:
-    """The owner, without what is not so."""
+    """The owner, without fields that say no."""
     fields: dict[str, Any] = msgspec.to_builtins(owner)
     return {name: value for name, value in fields.items() if value}
 
@@ -247,7 +247,7 @@ def _next_scheduled(facts: Facts) -> float | msgspec.UnsetType:
 
 
 def describe_overrides(overrides: Overrides | None) -> dict[str, Any] | None:
-    """What a restart changed: names of variables, never their values."""
+    """The changes of a restart: names of variables, never their values."""
     if overrides is None:
         return None
     described: dict[str, Any] = {"env_vars": sorted(overrides.env_vars)}

@@ -43,10 +43,10 @@ class Ownership(RunObserver):
                 if runner is not None:
                     runner.set_owner(_decode(text))
             except msgspec.MsgspecError as error:
-                _log.warning("who owns %s is not known any more: %s", name, error)
+                _log.warning("the owner of %s is not known any more: %s", name, error)
 
     def claim(self, names: Iterable[str], new: Owner | None) -> None:
-        """Note who is about to start these: a session, or a person (None)."""
+        """Note the owner that is about to start these: a session, or a person (None)."""
         for name in names:
             runner = self._runners()[name]
             is_users = rules.is_users(runner.declaration.spec, runner.desired, runner.owner)

@@ -238,7 +238,7 @@ class Sessions:
         return result
 
     def _part(self, session: Session, asked: Fate) -> ClosedSession:
-        """Decide what becomes of each service that ran for it."""
+        """Decide the fate of each service that ran for it."""
         clients = {one.name: one.stored.client for one in self.present() if one is not session}
         stopped: list[str] = []
         kept: list[str] = []

@@ -1,1 +1,1 @@
-"""What is done step by step: workflows, custom restarts, recovery commands."""
+"""Work in steps: workflows, custom restarts, recovery commands."""

@@ -1,4 +1,4 @@
-"""What is done step by step on request: workflows, custom restarts, single commands.
+"""Work in steps, on request: workflows, custom restarts, single commands.
 
 Owns everything that is under way: its caller, its progress, its followers. Steps are tasks of the
 keeper or commands of the vocabulary; nothing here starts a process or changes a state. The keeper
@@ -37,7 +37,7 @@ class DurableRecorder(HistoryRecorder, Protocol):
 
 
 class Unfinished(msgspec.Struct, frozen=True, kw_only=True):
-    """What the keeper remembers of an unfinished activity."""
+    """An unfinished activity, as the keeper remembers it."""
 
     id: str
     name: str
@@ -52,7 +52,7 @@ class Unfinished(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Procedure(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done, and for whom."""
+    """The steps to take, and the actor who asked for them."""
 
     name: str
     steps: Sequence[WorkflowStep]
@@ -218,7 +218,7 @@ class WorkflowRunner:
             try:
                 left = msgspec.json.decode(value, type=Unfinished)
             except msgspec.MsgspecError:
-                _log.error("what %s was is not understood", key)
+                _log.error("%s cannot be read", key)
                 continue
             if left.told is not None:
                 self._recorder.event(_finished(left.is_single), left.service, **left.told)

@@ -55,7 +55,7 @@ class McpClient:
         self._identity: Identity | None = None
 
     async def identity(self) -> Identity:
-        """Return who it is for Holdfast; asked once."""
+        """Return the name of its actor; asked once."""
         if self._identity is None:
             said = await self.ask("hello")
             name = str(said.get("actor") or "").rpartition(" (")[0]

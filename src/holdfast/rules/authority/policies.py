@@ -64,7 +64,7 @@ def _first(
 
 
 def is_greeting(command: Command | type[Command]) -> bool:
-    """Return whether it only asks who one is: every known caller may, always."""
+    """Return whether it only tells callers their own identity: every known caller may, always."""
     return command.greets and command.effect is Effect.READS and not command.streams
 
 

@@ -26,9 +26,9 @@ HINT = (
 
 
 def why_wider(actor: Actor, asked: CreateToken) -> str | None:
-    """What of it goes beyond the limits of who asks; None: nothing.
+    """Return which part of a new token goes beyond the limits of its maker; None: no part.
 
-    Who is limited to some services makes no token at all: that is about all of them.
+    An actor limited to some services makes no token at all: tokens are about all of them.
     """
     limits = (
         ("commands", actor.scopes.commands, asked.commands),

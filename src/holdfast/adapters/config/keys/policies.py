@@ -99,7 +99,7 @@ POLICY = Block(
             Choice("confirm", "deny", "allow"),
             "Let somebody approve it first, refuse it, or look at no further policy.",
         ),
-        Key("reason", Text(), "Why, for who is refused or has to approve."),
+        Key("reason", Text(), "Why, for the caller who is refused and for approvers."),
         Key("actors", ListOf(Text()), "Only of these: names of tokens and sessions, with `*`."),
         Key("roles", ListOf(Choice(*ROLES)), "Only of these roles."),
         Key("doors", ListOf(Choice(*(door.value for door in Door))), "Only by these doors."),
