@@ -24,7 +24,8 @@ VIEW = frozenset({
 OPERATE = frozenset({
     *("start", "stop", "restart", "pause", "resume", "signal", "remove", "prune", "reload"),
     *("send_input", "resize", "approvals", "policies", "approve", "reject", "custom_restart"),
-    *("config", "execute_command", "run_workflow", "cancel_workflow", "scale", "rolling_restart"),
+    *("execute_command", "run_workflow", "cancel_workflow", "scale", "rolling_restart"),
+    *("config", "environment"),
     *("write_file", "edit_file", "apply_patch", "undo_files", "git_add", "git_commit"),
     *("git_restore", "git_switch", "git_stash", "git_tag", "checkpoint", "restore_checkpoint"),
     *("dismiss_banner", "open_terminal"),
@@ -59,7 +60,7 @@ CHANGING_VIEWS = frozenset({
 })  # fmt: skip
 """What a viewer changes: its own coming and going."""
 READING_MORE = frozenset(
-    {"config", "approvals", "policies", "list_tokens", "check_access", "audit"}
+    {"config", "environment", "approvals", "policies", "list_tokens", "check_access", "audit"}
 )
 """What takes more than a viewer and only reads."""
 IN_LOCKDOWN = frozenset({

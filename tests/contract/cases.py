@@ -101,6 +101,7 @@ def _checkpoint(world: World) -> Fields:
 
 
 _WEB = {"services": ["web"]}
+_WEB_ALONE = {"service": "web"}
 CASES: dict[str, Case] = {
     "hello": Case(),
     "status": Case({}, ask("metrics")),  # a look: what it uses is known from then on
@@ -112,6 +113,7 @@ CASES: dict[str, Case] = {
     "signal": Case({"services": ["web"], "signal": "CONT"}),
     "ps": Case(_WEB),
     "wait": Case({"service": "web", "condition": "running", "timeout": 10}),
+    "environment": Case(_WEB_ALONE),
     "remove": Case(
         {"services": ["brief"]}, ask("run", argv=SLEEP, service="brief", environment=PLAIN)
     ),

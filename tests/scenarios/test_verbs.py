@@ -9,7 +9,6 @@ import signal
 import subprocess
 import threading
 import time
-from pathlib import Path
 
 import psutil
 import pytest
@@ -122,18 +121,6 @@ def test_own_log_tells_what_happened(hold: Hold) -> None:
     hold.wait_status("job", "failed")
     log = hold.state / "holdfast.log"
     wait_for(lambda: "exit service=job code=3" in log.read_text())
-
-
-def test_input_that_would_not_be_passed_on_is_refused(hold: Hold, tmp_path: Path) -> None:
-    """`run --wait --stdin` would be a riddle: nothing is started, and the way to do it is told."""
-    (tmp_path / "input").write_text("hello\n")
-    with (tmp_path / "input").open() as given:
-        done = hold.cli("run", "--wait", "--stdin", "--", "cat", stdin=given, expect=2)
-    assert "is not passed on" in done.stderr
-    assert "sh -c 'COMMAND < FILE'" in done.stderr
-    assert hold.json("ls") == {"holdfasts": []}
-    told = hold.cli("run", "--wait", "--", "sh", "-c", f"cat < {tmp_path / 'input'}")
-    assert told.stdout == "hello\n"
 
 
 def test_no_events_are_no_events(hold: Hold) -> None:

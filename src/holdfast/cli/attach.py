@@ -12,6 +12,7 @@ import re
 import select
 import signal
 import sys
+import time
 
 from holdfast.cli.call import Call
 from holdfast.cli.history import ended_how
@@ -22,12 +23,14 @@ from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Chunk
 from holdfast.logbook.reader import Reader, Walk
-from holdfast.vocabulary.errors import Failed, UsageError
+from holdfast.vocabulary.errors import Failed, HoldfastError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+PIECE_BYTES = 64 * 1024
+FULL, FULL_SECONDS = "buffer_full", 0.05
 DETACH = b"\x10\x11"
 ALTERNATE_SCREEN = re.compile(rb"(\x1b\[\?(?:1049|1047|47))([hl])")
 """Switches to the screen of a program that fills it (h), and back (l)."""
@@ -95,6 +98,62 @@ def attach_to(call: Call, service: str) -> int:
     ended = ended_how(now["exit_code"], now["signal"], unknown=now["exit_code"] is None)
     call.say(f"{service}: {ended}")
     return 0
+
+
+@Verb(
+    "send",
+    "Type a line into a service",
+    operands="SERVICE [TEXT…]",
+    least=1,
+    most=None,
+    options=(
+        Option("--no-enter", "the text alone, without pressing Enter"),
+        Option("--eof", "afterwards, end its standard input"),
+    ),
+    commands=("status", "send_input"),
+    about=(
+        "It goes to the service's terminal (`terminal: true`) or standard input\n"
+        "(`stdin: pipe`). Several words are one line. `-` sends standard input as it is."
+    ),
+    examples=(
+        ("holdfast send console reload", "type «reload» and Enter"),
+        ("holdfast send shell --no-enter q", "one key"),
+        ("holdfast send importer --eof - < data.csv", "a file, and then the end of input"),
+    ),
+)
+def send(call: Call) -> int:
+    service, *words = call.operands
+    is_ending = bool(call.options.get("eof"))
+    if not words and not is_ending and call.options.get("no_enter"):
+        raise UsageError("there is nothing to send", "holdfast send SERVICE TEXT")
+    if words == ["-"]:
+        while data := os.read(sys.stdin.fileno(), PIECE_BYTES):
+            send_bytes(call, service, data)
+    elif words or not is_ending:
+        line = os.fsencode(" ".join(words))
+        if not call.options.get("no_enter"):
+            now = call.ask("status", services=[service])["services"][service]
+            line += b"\r" if now.get("terminal") else b"\n"
+        send_bytes(call, service, line)
+    if is_ending:
+        call.ask("send_input", service=service, eof=True)
+    if call.is_json:
+        call.emit({"service": service, "sent": True})
+    return 0
+
+
+def send_bytes(call: Call, service: str, data: bytes) -> None:
+    """Write to a service; wait while it does not read what was written before."""
+    text = base64.b64encode(data).decode()
+    while True:
+        try:
+            call.ask("send_input", service=service, data=text)
+        except HoldfastError as error:
+            if error.details.get("keeper_code") != FULL:
+                raise
+            time.sleep(FULL_SECONDS)  # the keeper does not tell when there is room
+        else:
+            return
 
 
 def check_attachable(service: str, now: dict[str, Any]) -> None:

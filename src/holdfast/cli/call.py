@@ -27,6 +27,7 @@ PROGRESS_SECONDS = 1.0
 READS = frozenset(
     {
         *("hello", "status", "ps", "wait", "watch", "runs", "events", "plan", "config"),
+        *("environment",),
         *("health_check", "alerts", "explain", "metrics", "ports", "list_sessions", "workflows"),
         *("read_file", "list_files", "file_changes", "search", "search_logs", "checkpoints"),
         *("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
@@ -66,6 +67,7 @@ class Call:
     def __init__(self, arguments: ParsedArguments, environ: Mapping[str, str]) -> None:
         self.options = arguments.options
         self.operands = arguments.operands
+        self.begins_with_dashes = arguments.begins_with_dashes
         self.environ = environ
         self.is_json = bool(self.options.get("json"))
         self.folder = folder_of(self.options.get("C") or "")

@@ -6,8 +6,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 
+from holdfast.cli.attach import PIECE_BYTES, Attachment, send_bytes
 from holdfast.cli.call import Call
+from holdfast.cli.parser.arguments import ParsedArguments
 from holdfast.cli.parser.verbs import NO_WAIT, Option, Verb
 from holdfast.cli.services import report
 from holdfast.cli.terminal.follow import connect_again, learn_secrets
@@ -21,7 +24,7 @@ from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Chunk
 from holdfast.logbook.reader import Reader
-from holdfast.vocabulary.errors import Failed, UsageError
+from holdfast.vocabulary.errors import Failed, HoldfastError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,27 +41,27 @@ OVER_STATES = frozenset({"exited", "failed", "stopped"})
     most=None,
     options=(
         Option("--name", "the service's name; the command's by default", "NAME"),
-        Option("--wait", "show its output until it ends, and exit as it did; no restarts"),
+        Option("--wait", "pass input and output on until it ends, and exit as it did; no restarts"),
         Option("--terminal", "give it a terminal, for `holdfast attach`"),
         Option(
             "--restart",
             "when to start it again; on_failure by default, with --wait never",
             choices=("always", "on_failure", "never"),
         ),
-        Option("--stdin", "keep its standard input open: it waits there, and meets no end"),
+        Option("--stdin", "keep its standard input open, for `holdfast send` (no end of file)"),
         NO_WAIT,
     ),
-    commands=("run", "watch", "status", "wait"),
+    commands=("run", "watch", "status", "wait", "send_input"),
     examples=(
         ("holdfast run -- python -m http.server", "keep a web server running"),
         ("holdfast run --name db --restart always -- postgres -D data", "under another name"),
         ("holdfast run --wait -- make test", "a task: follow it and pass its exit code on"),
+        ("holdfast run --wait -- ./import.py < data.csv", "with standard input"),
     ),
     is_command_line=True,
 )
 def run(call: Call) -> int:
     _check_words(call)
-    _check_input(call)
     is_waiting = bool(call.options.get("wait"))
     if is_waiting:
         treat_sigterm_as_interrupt()
@@ -77,13 +80,19 @@ def run(call: Call) -> int:
         fields["restart_policy"] = "never"
     if call.options.get("terminal"):
         fields["terminal"] = True
-    if call.options.get("stdin"):
+    if call.options.get("stdin") or (is_waiting and not call.options.get("terminal")):
         fields["stdin"] = "pipe"
     ends = log_ends(call.places.logs)
     daemon, result = launch(call, lambda: call.ask("run", **fields))
     service, outcome = result["service"], result["outcome"]
     if is_waiting:
         reap_orphans(daemon.keeper)
+        if call.options.get("terminal") and sys.stdin.isatty() and sys.stdout.isatty():
+            return _stay_attached(call, service)
+        if outcome["outcome"] != "already_running":
+            # In the background of a terminal, reading is an error instead of a stop.
+            signal.signal(signal.SIGTTIN, signal.SIG_IGN)
+            threading.Thread(target=_pass_input, args=(call, service), daemon=True).start()
         return _wait(call, service, outcome, ends.get(service, cursors.BEGINNING))
     if call.is_json:
         call.emit(result)
@@ -106,11 +115,27 @@ def _check_words(call: Call) -> None:
         raise UsageError(f'no program is called "{line}"', hint)
 
 
-def _check_input(call: Call) -> None:
-    """Refuse --stdin with --wait: the caller would expect its own input to be passed on."""
-    if call.options.get("wait") and call.options.get("stdin"):
-        hint = "let a shell give it its input: holdfast run --wait -- sh -c 'COMMAND < FILE'"
-        raise UsageError("--stdin with --wait: your input is not passed on to the command", hint)
+def _stay_attached(call: Call, service: str) -> int:
+    """Connect the caller's terminal with that of the command until it ends, or is left."""
+    if Attachment(call, service).stay() == "detached":
+        sys.stdout.write("\r\n")
+        call.say(f"detached; {service} goes on, and holdfast attach {service} returns to it")
+        return 0
+    final = call.ask("wait", service=service, condition="exited")
+    return exit_code(call.ask("status", services=[service])["services"][final["service"]])
+
+
+def _pass_input(call: Call, service: str) -> None:
+    """Pass standard input on, and its end, until there is no more or nobody reads it."""
+    own = Call(ParsedArguments(None, call.options, []), call.environ)
+    try:
+        while data := os.read(sys.stdin.fileno(), PIECE_BYTES):
+            send_bytes(own, service, data)
+        own.ask("send_input", service=service, eof=True)
+    except (OSError, HoldfastError):
+        pass  # it has ended, or reads nothing any more; how it ended is told elsewhere
+    finally:
+        own.close()
 
 
 def _wait(call: Call, service: str, outcome: dict[str, Any], start: Cursor) -> int:

@@ -74,28 +74,49 @@ def custom_restart(call: Call) -> int:
 
 @Verb(
     "exec",
-    "Run one command to its end, and exit as it did",
-    operands="-- COMMAND…",
+    "Run a command as a service would run it, or one of the configuration",
+    operands="[SERVICE] -- COMMAND…",
     least=1,
     most=None,
     options=(
-        Option("--timeout", "how long it may take; 10m by default", "TIME", "duration"),
+        Option("-e --env", "add to the service's environment", "N=V", "pairs"),
+        Option("-w --workdir", "another folder than the service's", "DIR"),
+        Option(
+            "--timeout",
+            "how long it may take; 10m by default (not with SERVICE)",
+            "TIME",
+            "duration",
+        ),
         Option("--type", "make, shell, binary, cargo, npm, python, named …", "TYPE"),
-        Option("--service", "where this service runs, with its environment", "NAME"),
+        Option("--service", "run it through the supervisor, where this service runs", "NAME"),
     ),
-    commands=("execute_command", *_ALWAYS_ASKED),
+    commands=("execute_command", "environment", "status", *_ALWAYS_ASKED),
     about=(
-        "The settings under `commands:` decide what may be run; a shell is off. At its\n"
-        "timeout its whole tree is killed. Nothing of it is recorded."
+        "With SERVICE, the command gets the folder, the user and the environment of that\n"
+        "service, with your terminal and your standard input. It is a process of yours:\n"
+        "Holdfast does not supervise it. Only the owner may do this, at this machine.\n"
+        "Without SERVICE, the supervisor runs the command: the settings under `commands:`\n"
+        "decide what may be run (a shell is off), and at its timeout its whole tree is killed."
     ),
     examples=(
-        ("holdfast exec -- make clean", "in this folder"),
-        ("holdfast exec --service web -- ./manage.py migrate", "as the service sees the world"),
+        ("holdfast exec web -- bash", "a shell in the folder and environment of web"),
+        ("holdfast exec web -- ./manage.py migrate", "a command there"),
+        ("holdfast exec db -- psql < dump.sql", "standard input is passed on"),
         ("holdfast exec migrate", "a command of the configuration"),
+        ("holdfast exec -- make clean", "in this folder, under the policy of `commands:`"),
     ),
     is_command_line=True,
 )
 def execute(call: Call) -> int:
+    if (words := _words_for_service(call)) is not None:
+        from holdfast.cli.environment import become
+
+        become(call, call.operands[0], words)
+    for name in ("env", "workdir"):
+        if name in call.options:
+            raise UsageError(
+                f"--{name} is for the command of a service", "holdfast exec SERVICE -- COMMAND"
+            )
     program, *args = call.operands
     command: dict[str, Any] = {"command": shlex.quote(program)}
     if "type" in call.options:
@@ -123,6 +144,26 @@ def execute(call: Call) -> int:
     if step.get("exit_code") is None and not step.get("signal"):
         raise Failed(f"{step['what']}: {step.get('reason') or 'its exit code is unknown'}")
     return exit_code(step)
+
+
+def _words_for_service(call: Call) -> list[str] | None:
+    """The command behind the name of a service; None if no service is named."""
+    name, *words = call.operands
+    if call.begins_with_dashes:
+        return None
+    if words[:1] == ["--"]:
+        if not words[1:]:
+            raise UsageError("there is no command to run", f"holdfast exec {name} -- COMMAND")
+        return words[1:]
+    if "service" in call.options or "type" in call.options:
+        return None
+    # As with compose: `exec web bash`. A command of the configuration has no such name.
+    services = call.ask("status")["services"]
+    if name not in services:
+        return None
+    if not words:
+        raise UsageError(f"what is to be run in {name}?", f"holdfast exec {name} -- bash")
+    return words
 
 
 @Verb(

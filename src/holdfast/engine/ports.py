@@ -90,11 +90,11 @@ class PortLeases(RunObserver):
 
     def spawning(self, runner: Runner, message: SpawnRequest) -> None:
         if runner.ports:
-            _put(message, runner.ports)
+            pass_ports(message, runner.ports)
 
     def candidate_spawning(self, candidate: RunSlot, message: SpawnRequest) -> None:
         if candidate.ports:
-            _put(message, candidate.ports)
+            pass_ports(message, candidate.ports)
 
     def changed(self, runner: Runner) -> None:
         if runner.run is None and runner.name in self._active and runner.name not in self._asked:
@@ -164,7 +164,7 @@ def _described(port: int) -> str:
     return holders.described(port)
 
 
-def _put(message: SpawnRequest, ports: Mapping[str, int]) -> None:
+def pass_ports(message: SpawnRequest, ports: Mapping[str, int]) -> None:
     """Pass its ports to a process: by variables, and where the command asks for them."""
     message["argv"] = [rules.fill(word, ports) for word in message["argv"]]
     filled = {name: rules.fill(value, ports) for name, value in message["env"].items()}

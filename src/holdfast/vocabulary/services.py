@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -167,6 +167,27 @@ class WaitResult(Result, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
+class Variable(Result, frozen=True, kw_only=True):
+    """One variable of a service's environment."""
+
+    name: str
+    value: str | None
+    """None: it may be a secret."""
+    source: Literal["up", "configuration", "port", "restart", "terminal"]
+    """The shell of the last `up` or `run`, the configuration, a leased port, what a restart added,
+    or the terminal that the service has."""
+
+
+class EnvironmentResult(Result, frozen=True, kw_only=True):
+    """What a program of a service starts with."""
+
+    service: str
+    working_dir: str
+    user: str | None
+    umask: int | None
+    variables: list[Variable]
+
+
 def check_overrides(args: list[str] | None, env_vars: dict[str, str] | None) -> None:
     """Raise ValueError for what no process can be started with, before anything is stopped."""
     given = env_vars or {}
@@ -317,6 +338,23 @@ class Ps(Command, frozen=True, kw_only=True):
     route = ("GET", "/api/processes")
     is_shared = True
     services: list[str] = []
+
+
+class Environment(Command, frozen=True, kw_only=True):
+    """Show the environment that a service starts with, and where each variable comes from.
+
+    A value is told where it is surely no secret. With `reveal`, which is for the owner at the
+    command line alone, every value is: `holdfast exec SERVICE -- COMMAND` needs them.
+    """
+
+    name = "environment"
+    reads_content = True
+    permission = Permission.OPERATE
+    effect = Effect.READS
+    answers = EnvironmentResult
+    route = ("GET", "/api/services/{service}/environment")
+    service: str
+    reveal: bool = False
 
 
 class Wait(Command, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from holdfast.logbook.cursors import encode
 from holdfast.logbook.entries import Line, Note
 from holdfast.logbook.plain_text import shown
 from holdfast.vocabulary.command import Done
-from holdfast.vocabulary.errors import NotFound, UsageError
+from holdfast.vocabulary.errors import Failed, NotFound, UsageError
 from holdfast.vocabulary.output import (
     LogLine,
     Logs,
@@ -217,9 +217,18 @@ async def send_input(context: Context, command: SendInput) -> Done:
         hint = "encode what is to be written, without line ends: `hello` is aGVsbG8="
         raise UsageError("data is no base64", hint) from None
     run_id = context.roster.get(command.service).live_run_id()
-    await context.link.ask(
-        {"do": "write", "run_id": run_id, "data": command.data, "eof": command.eof}
-    )
+    try:
+        await context.link.ask(
+            {"do": "write", "run_id": run_id, "data": command.data, "eof": command.eof}
+        )
+    except Failed as error:
+        if error.details.get("keeper_code") != "no_stdin":
+            raise
+        raise Failed(
+            f"{command.service} has no open standard input",
+            "give it `stdin: pipe` or `terminal: true`, and start it again",
+            error.details,
+        ) from None
     return Done()
 
 

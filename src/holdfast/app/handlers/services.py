@@ -22,19 +22,25 @@ from holdfast.app.context import Context
 from holdfast.app.handlers.banners import current_banners
 from holdfast.app.registry import handles
 from holdfast.engine.output.subscriptions import SILENCE_SECONDS, OutputSubscription
+from holdfast.engine.ports import pass_ports
 from holdfast.engine.runner import views
-from holdfast.engine.runner.declaration import Overrides
+from holdfast.engine.runner.declaration import Overrides, spawn_message
 from holdfast.engine.runner.runner import Runner
 from holdfast.logbook.entries import Line, Note
 from holdfast.logbook.plain_text import shown
 from holdfast.rules.health import HEALTHY
+from holdfast.rules.secrets import may_read_values
 from holdfast.secrets.log_redaction import LineRedactor
+from holdfast.secrets.redaction import shown_environment
 from holdfast.system import deadlines
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.errors import Failed, HoldfastError, UsageError
+from holdfast.vocabulary.command import Door
+from holdfast.vocabulary.errors import Failed, HoldfastError, Refused, UsageError
 from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.quantities import parse_signal, signal_name
 from holdfast.vocabulary.services import (
+    Environment,
+    EnvironmentResult,
     Outcome,
     Outcomes,
     Pause,
@@ -48,6 +54,7 @@ from holdfast.vocabulary.services import (
     Status,
     Stop,
     SupervisorStatus,
+    Variable,
     Wait,
     WaitResult,
     WrittenStatus,
@@ -121,6 +128,45 @@ async def ps(context: Context, command: Ps) -> PsResult:
         for name, found in trees.items()
     }
     return PsResult(services=described)
+
+
+@handles(Environment)
+def environment(context: Context, command: Environment, actor: Actor) -> EnvironmentResult:
+    if command.reveal and not (may_read_values(actor) and actor.door is Door.CLI):
+        raise Refused(
+            "only the owner, at this machine, is told the values of variables",
+            f"holdfast exec --service {command.service} -- COMMAND runs a command with them, "
+            "as far as `commands:` allows it",
+        )
+    runner = context.roster.get(command.service)
+    declaration, spec = runner.declaration, runner.declaration.spec
+    message = spawn_message(declaration, runner.overrides, "", 0)
+    declared = set(message["env"])
+    if runner.ports:
+        pass_ports(message, runner.ports)
+    inherited = declaration.environ if spec.environment == "inherit" else {}
+    added = runner.overrides.env_vars if runner.overrides is not None else {}
+    values = {**inherited, **message["env"]}
+    shown = values if command.reveal else shown_environment(values)
+
+    def source(name: str) -> Literal["up", "configuration", "port", "restart", "terminal"]:
+        if name in added:
+            return "restart"
+        if name in spec.env:
+            return "configuration"
+        if name in declared:
+            return "terminal"
+        return "port" if name in message["env"] else "up"
+
+    return EnvironmentResult(
+        service=runner.name,
+        working_dir=spec.working_dir,
+        user=spec.user,
+        umask=spec.umask,
+        variables=[
+            Variable(name=name, value=shown[name], source=source(name)) for name in sorted(values)
+        ],
+    )
 
 
 @handles(Start)

@@ -16,12 +16,21 @@ if TYPE_CHECKING:
 class ParsedArguments:
     """A command line as it was read. `verb` is None for a bare `holdfast`."""
 
-    __slots__ = ("operands", "options", "verb")
+    __slots__ = ("begins_with_dashes", "operands", "options", "verb")
 
-    def __init__(self, verb: Verb | None, options: dict[str, Any], operands: list[str]) -> None:
+    def __init__(
+        self,
+        verb: Verb | None,
+        options: dict[str, Any],
+        operands: list[str],
+        *,
+        begins_with_dashes: bool = False,
+    ) -> None:
         self.verb = verb
         self.options = options
         self.operands = operands
+        self.begins_with_dashes = begins_with_dashes
+        """Whether `--` stands before the first operand: `exec -- make`, not `exec web -- make`."""
 
 
 def parse(words: list[str]) -> ParsedArguments:
@@ -83,11 +92,12 @@ def _read(verb: Verb | None, before: list[str], after: list[str]) -> ParsedArgum
     options: dict[str, Any] = {}
     operands: list[str] = []
     words = [*before, *after]
-    at = 0
+    at, begins_with_dashes = 0, False
     while at < len(words):
         word = words[at]
         at += 1
         if word == "--":
+            begins_with_dashes = not operands
             operands.extend(words[at:])
             break
         if word == "-" or not word.startswith("-"):
@@ -114,7 +124,7 @@ def _read(verb: Verb | None, before: list[str], after: list[str]) -> ParsedArgum
                     attached = words[at]
                     at += 1
                 _store(options, option, flag, attached, verb)
-    return ParsedArguments(verb, options, operands)
+    return ParsedArguments(verb, options, operands, begins_with_dashes=begins_with_dashes)
 
 
 def _flags_in(word: str, known: dict[str, Option]) -> list[tuple[str, str | None]]:

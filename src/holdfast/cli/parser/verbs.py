@@ -26,8 +26,8 @@ CONTENTS: dict[str, dict[str, str]] = {
     },
     "Inspect": {
         "status": "status", "health": "health", "logs": "logs", "events": "history",
-        "ps": "status", "runs": "history", "banners": "status", "attach": "attach",
-        "terminal": "attach", "ls": "status",
+        "ps": "status", "runs": "history", "env": "environment", "banners": "status",
+        "ls": "status",
     },
     "Diagnose": {
         "explain": "explain", "graph": "dependencies", "alerts": "alerts", "top": "metrics",
@@ -36,7 +36,8 @@ CONTENTS: dict[str, dict[str, str]] = {
     "Control": {
         "start": "services", "stop": "services", "restart": "services", "pause": "services",
         "resume": "services", "signal": "services", "wait": "history", "adopt": "services",
-        "rm": "services",
+        "rm": "services", "attach": "attach", "terminal": "attach",
+        "send": "attach",
     },
     "Scale": {"scale": "instances", "rolling-restart": "instances"},
     "Tasks": {"exec": "workflows", "custom-restart": "workflows", "workflow": "workflows"},

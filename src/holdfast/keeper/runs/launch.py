@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
-import pwd
 import resource
 import sys
+
+from holdfast.system.users import NoSuchUser, User
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,38 +62,6 @@ def excess_of(launch: Launch) -> str:
 
 def _bytes_of(text: str) -> int:
     return len(os.fsencode(text))
-
-
-class User:
-    """The user that a process is to run as, looked up before anything is started."""
-
-    __slots__ = ("gid", "is_known", "name", "uid")
-
-    def __init__(self, text: str) -> None:
-        name, _, group = text.partition(":")
-        try:
-            entry = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
-        except KeyError:
-            if not (name.isdecimal() and group):
-                raise failure(
-                    "user", f"changing to user {text}", errno.ENOENT, "no such user"
-                ) from None
-            self.is_known, self.name, self.uid = False, text, int(name)
-            self.gid = _group_id(group, text)
-            return
-        self.is_known = True
-        self.name = entry.pw_name
-        self.uid = entry.pw_uid
-        self.gid = _group_id(group, text) if group else entry.pw_gid
-
-    def become(self) -> None:
-        """Change to this user, with the groups of this user only."""
-        if self.is_known:
-            os.initgroups(self.name, self.gid)
-        else:
-            os.setgroups([self.gid])
-        os.setgid(self.gid)
-        os.setuid(self.uid)
 
 
 class Launch:
@@ -157,8 +126,12 @@ class Launch:
         """Take user, limits, umask, niceness and confinement from a request."""
         self.beneath = request.get("beneath")
         if user := request.get("user"):
-            self.user = User(str(user))
-            if self.user.uid == os.geteuid() and self.user.gid == os.getegid():
+            try:
+                self.user = User(str(user))
+            except NoSuchUser as error:
+                doing = f"changing to user {user}"
+                raise failure("user", doing, errno.ENOENT, str(error)) from None
+            if self.user.is_own:
                 self.user = None
         for name, pair in (request.get("rlimits") or {}).items():
             self.rlimits[_limit_number(name)] = _limit_pair(name, pair)
@@ -183,15 +156,6 @@ class Launch:
             or self.nice is not None
             or self.confine is not None
         )
-
-
-def _group_id(group: str, text: str) -> int:
-    import grp
-
-    try:
-        return int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid
-    except KeyError:
-        raise failure("user", f"changing to user {text}", errno.ENOENT, "no such group") from None
 
 
 def _limit_number(name: str) -> int:
