@@ -184,6 +184,13 @@ export interface Edit {
   new: string;
   all?: boolean;
 }
+export interface EnvironmentResult {
+  service: string;
+  working_dir: string;
+  user: string | null;
+  umask: number | null;
+  variables: Variable[];
+}
 export interface EventsResult {
   events: (Record<string, unknown>)[];
   last: number;
@@ -965,6 +972,11 @@ export interface UndoResult {
   change?: string | null;
   dry_run?: boolean;
 }
+export interface Variable {
+  name: string;
+  value: string | null;
+  source: "configuration" | "port" | "restart" | "terminal" | "up";
+}
 export interface WaitResult {
   service: string;
   met: boolean;
@@ -1108,6 +1120,12 @@ export interface Commands {
     answers: FileEdited;
     permission: "operate";
     effect: "changes";
+  };
+  environment: {
+    takes: { service: string; reveal?: boolean; };
+    answers: EnvironmentResult;
+    permission: "operate";
+    effect: "reads";
   };
   events: {
     takes: { since?: number | null; limit?: number; follow?: boolean; services?: string[]; };
