@@ -11,15 +11,18 @@ from typing import Any
 
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor, CursorError
-from holdfast.logbook.entries import Line, Note, Stream
+from holdfast.logbook.entries import Entry, Line, Note, Stream
+from holdfast.logbook.line_pattern import LineTexts
 from holdfast.logbook.lines import LineAssembler, LineFollower
 from holdfast.logbook.reader import Reader
+from holdfast.secrets.log_matching import MatchingLines
 from holdfast.secrets.log_redaction import LineRedactor
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.output import LogLine, Logs
 
 _BATCH_LINES = 5_000
 _BATCH_BYTES = 512 * 1024
+_MOST_READ_BYTES = 4 * 1024 * 1024
 
 
 class LogQuery:
@@ -121,36 +124,66 @@ def last_lines(
 
 
 class RunLines:
-    """The lines of a run and of later runs, as the log grows, in bounded batches.
+    """The lines of a run and of later runs that an expression may match, as the log grows, in
+    bounded batches.
 
-    They are not redacted: use them to compare, not to show.
+    Without a redactor they are not redacted: use them to compare, not to show.
     """
 
-    def __init__(self, directory: str, service: str, run: int) -> None:
+    def __init__(
+        self,
+        directory: str,
+        service: str,
+        run: int,
+        expression: str,
+        redactor: LineRedactor | None = None,
+    ) -> None:
         self._run = run
         reader = Reader(directory, service)
-        self._follower = LineFollower(reader, reader.start_of(run))
-        self._rest: Iterator[Line | Note] | None = None
+        self._follower = LineFollower(reader, reader.start_of(run), is_joined=True)
+        self._texts = LineTexts(expression)
+        self._matching = None if redactor is None else MatchingLines(reader, redactor, self._texts)
+        self._rest: Iterator[Entry] | None = None
+        self.is_at_end = False
+        """Whether the last batch reached the present end of the log."""
 
-    def batch(self, is_last: bool) -> list[Line]:
-        """Return what was added; empty if that is all for now.
-
-        With `is_last`, include unfinished lines.
-        """
+    def batch(self, is_last: bool) -> list[bytes]:
+        """Return lines that were added. With `is_last`, include unfinished ones."""
         if self._rest is None:
-            self._rest = self._follower.wake()
-        found: list[Line] = []
-        size = 0
+            self._rest = self._follower.wake_blocks()
+        found: list[bytes] = []
+        read = size = 0
+        self.is_at_end = False
         for entry in self._rest:
-            if isinstance(entry, Line) and entry.run >= self._run:
-                found.append(entry)
-                size += len(entry.data)
-                if size >= _BATCH_BYTES or len(found) >= _BATCH_LINES:
-                    return found
+            lines = self._lines(entry)
+            found += lines
+            size += sum(map(len, lines))
+            read += 0 if isinstance(entry, Note) else len(entry.data)
+            if size >= _BATCH_BYTES or len(found) >= _BATCH_LINES or read >= _MOST_READ_BYTES:
+                return found
         self._rest = None
-        if is_last:
-            found += self._follower.finish()
+        self.is_at_end = True
+        for line in self._follower.finish() if is_last else ():
+            found += self._lines(line)
         return found
+
+    def _lines(self, entry: Entry) -> list[bytes]:
+        """Return the lines of an entry that may match."""
+        found = [entry] if self._matching is None else self._matching.find([entry])
+        lines: list[bytes] = []
+        for one in found:
+            if isinstance(one, Note) or one.run < self._run:
+                continue
+            if isinstance(one, Line):
+                lines.append(one.data)
+            elif data := self._texts.candidates(one.data):
+                lines += data[:-1].split(b"\n")
+        return lines
+
+    def preview(self) -> list[bytes]:
+        """Return the lines without their end that were read so far, redacted as the others."""
+        lines = self.unfinished()
+        return [line.data for line in (self._matching.preview(lines) if self._matching else lines)]
 
     def unfinished(self) -> list[Line]:
         """Return the lines without their end that were read so far."""

@@ -31,11 +31,10 @@ class RequiredTexts(NamedTuple):
     ignores_case: bool
 
 
-class LinePattern:
-    """Raises re.error for a text that is no regular expression."""
+class LineTexts:
+    """Selects the lines that an expression may match, for a caller that tries it elsewhere."""
 
     def __init__(self, expression: str) -> None:
-        self._search = re.compile(expression).search
         found = required_texts(expression)
         self.texts = [] if found is None else [text.encode() for text in found.texts]
         """One of them is in every line that matches; none if no such text is known."""
@@ -43,7 +42,11 @@ class LinePattern:
         self._ignores_case = found is not None and found.ignores_case
 
     def matches(self, line: bytes) -> bool:
-        return self._search(shown(line).decode("utf-8", "replace")) is not None
+        return bool(self.candidates(line + b"\n"))
+
+    def select(self, lines: bytes) -> bytes:
+        """Return those of these lines that match. Each has its line end."""
+        return self.candidates(lines)
 
     def candidates(self, lines: bytes) -> bytes:
         """Return those of these lines that may match. Each has its line end."""
@@ -67,8 +70,18 @@ class LinePattern:
     def _folded(self, lines: bytes) -> bytes:
         return lines.lower() if self._ignores_case else lines
 
+
+class LinePattern(LineTexts):
+    """Selects the lines that an expression matches. Raises re.error for a text that is none."""
+
+    def __init__(self, expression: str) -> None:
+        super().__init__(expression)
+        self._search = re.compile(expression).search
+
+    def matches(self, line: bytes) -> bool:
+        return self._search(shown(line).decode("utf-8", "replace")) is not None
+
     def select(self, lines: bytes) -> bytes:
-        """Return those of these lines that match. Each has its line end."""
         candidates = self.candidates(lines)
         if not candidates or (self._is_text and is_shown_whole(candidates)):
             return candidates

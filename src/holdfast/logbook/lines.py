@@ -66,8 +66,15 @@ class LineFollower:
     """Follows a log: new lines after each wake. An unfinished line is held back until its end
     comes."""
 
-    def __init__(self, reader: Reader, cursor: Cursor, stream: Stream | None = None) -> None:
-        self._walk = reader.chunks(cursor, stream)
+    def __init__(
+        self,
+        reader: Reader,
+        cursor: Cursor,
+        stream: Stream | None = None,
+        *,
+        is_joined: bool = False,
+    ) -> None:
+        self._walk = reader.chunks(cursor, stream, is_joined=is_joined)
         self._assembler = LineAssembler(cursor)
         self._cursor = cursor
 
@@ -82,6 +89,16 @@ class LineFollower:
             for entry in self._assembler.feed(item):
                 if isinstance(entry, Line):
                     self._cursor = entry.cursor
+                yield entry
+
+    def wake_blocks(self) -> Iterator[Entry]:
+        """Like `wake`, but with many lines at a time where possible."""
+        for item in self._walk:
+            for entry in self._assembler.feed_block(item):
+                if isinstance(entry, Line):
+                    self._cursor = entry.cursor
+                elif isinstance(entry, LineBlock):
+                    self._cursor = self._assembler.cursor()
                 yield entry
 
     def finish(self) -> Iterator[Line]:

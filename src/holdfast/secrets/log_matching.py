@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from holdfast.logbook.entries import STREAMS, Entry, Line, LineBlock, Note, Stream
-from holdfast.logbook.line_pattern import LinePattern
+from holdfast.logbook.line_pattern import LineTexts
 from holdfast.logbook.reader import Reader
 from holdfast.secrets import private_keys
 from holdfast.secrets.log_redaction import LineRedactor
@@ -22,7 +22,7 @@ _OF_MASKS = frozenset(b"[]*")
 class MatchingLines:
     """Finds the lines of one reading, which come in order. Notes are passed on."""
 
-    def __init__(self, reader: Reader, line_redactor: LineRedactor, pattern: LinePattern) -> None:
+    def __init__(self, reader: Reader, line_redactor: LineRedactor, pattern: LineTexts) -> None:
         self._reader = reader
         self._redactor = line_redactor
         self._pattern = pattern
@@ -44,6 +44,13 @@ class MatchingLines:
             elif not self._pass(entry):
                 self._return_to(entry.stream)
                 yield from self._select(self._redactor.redact([entry]))
+
+    def preview(self, lines: Iterable[Line]) -> list[Line]:
+        """Return lines that are not finished, redacted, and remember nothing of them."""
+        for stream in STREAMS:
+            self._return_to(stream)
+        told = self._redactor.preview(list(lines))
+        return [entry for entry in told if isinstance(entry, Line)]
 
     def _find_in_block(self, block: LineBlock) -> Iterator[Entry]:
         candidates = self._pattern.candidates(block.data)

@@ -43,7 +43,7 @@ class RunSearch:
         self._matcher = matcher
         self._in_thread = in_thread
         self._lines: RunLines | None = None
-        self._batch: list[Line] = []
+        self._batch: list[bytes] = []
 
     async def look(self, pattern: str) -> str | None:
         """Return the first matching line in what was added since the last look.
@@ -52,11 +52,13 @@ class RunSearch:
         same lines are looked at again.
         """
         if self._lines is None:
-            self._lines = await self._in_thread(RunLines, *self._place)
+            self._lines = await self._in_thread(RunLines, *self._place, pattern)
         while True:
             self._batch = self._batch or await self._in_thread(self._lines.batch, False)
             if not self._batch:
-                return None
+                if self._lines.is_at_end:
+                    return None
+                continue
             try:
                 data = _matched(self._batch, is_raw=self._is_raw)
                 found = await self._matcher.first(pattern, data)
@@ -65,7 +67,7 @@ class RunSearch:
                 raise
             batch, self._batch = self._batch, []
             if found is not None:
-                return event_text(batch[found].data)
+                return event_text(batch[found])
 
     def unfinished(self) -> list[Line]:
         """Return the lines without their end that were read so far."""
@@ -73,9 +75,9 @@ class RunSearch:
 
     async def look_at_unfinished(self, pattern: str) -> str | None:
         """Return the first of the unfinished lines that matches already."""
-        lines = self.unfinished()
+        lines = [line.data for line in self.unfinished()]
         found = await self._matcher.first(pattern, _matched(lines, is_raw=self._is_raw))
-        return None if found is None else event_text(lines[found].data)
+        return None if found is None else event_text(lines[found])
 
     def close(self) -> None:
         if self._lines is not None:
@@ -113,9 +115,9 @@ class RecentSearch:
         assert self._follower is not None
         if max(end) - self._follower.cursor.start > BACKLOG_BYTES:
             self._start_at(cursors.at(max(end) - BACKLOG_BYTES))
-        lines: list[Line] = await self._in_thread(_lines_of, self._follower)
+        lines: list[bytes] = await self._in_thread(_lines_of, self._follower)
         found = await self._matcher.first(pattern, _matched(lines, is_raw=self._is_raw))
-        return None if found is None else event_text(lines[found].data)
+        return None if found is None else event_text(lines[found])
 
     def close(self) -> None:
         if self._follower is not None:
@@ -134,10 +136,10 @@ def event_text(data: bytes) -> str:
     return plain if len(plain) <= SHOWN_CHARACTERS else plain[: SHOWN_CHARACTERS - 1] + "…"
 
 
-def _matched(lines: list[Line], *, is_raw: bool) -> list[bytes]:
+def _matched(lines: list[bytes], *, is_raw: bool) -> list[bytes]:
     """Return what a pattern is compared with: the lines as they are shown, or their bytes."""
-    return [line.data if is_raw else shown(line.data) for line in lines]
+    return lines if is_raw else [shown(line) for line in lines]
 
 
-def _lines_of(follower: LineFollower) -> list[Line]:
-    return [entry for entry in follower.wake() if isinstance(entry, Line)]
+def _lines_of(follower: LineFollower) -> list[bytes]:
+    return [entry.data for entry in follower.wake() if isinstance(entry, Line)]

@@ -26,7 +26,6 @@ from holdfast.engine.ports import pass_ports
 from holdfast.engine.runner import views
 from holdfast.engine.runner.declaration import Overrides, spawn_message
 from holdfast.engine.runner.runner import Runner
-from holdfast.logbook.entries import Line, Note
 from holdfast.logbook.plain_text import shown
 from holdfast.rules.health import HEALTHY
 from holdfast.rules.secrets import may_read_values
@@ -391,20 +390,19 @@ async def _until_line(
     the log grew. When nothing comes, tries the unfinished line."""
     check_expression(expression)
     number = max(runner.number, 1)
-    lines = await context.in_thread(RunLines, context.logs, runner.name, number)
+    # Redacted first: nobody can find out a secret by asking what it matches.
+    place = (context.logs, runner.name, number, expression)
+    lines = await context.in_thread(RunLines, *place, LineRedactor())
     subscription = context.subscriptions.subscribe([runner.name])
-    line_redactor = LineRedactor()
     is_silent = False
     try:
         async with context.searches, Matcher(context.link, expression) as matcher:
             while True:
                 is_over = runner.state in _ENDED and runner.state is not State.BACKOFF
-                # Redacted first: nobody can find out a secret by asking what it matches.
-                added: list[Line | Note] = [*await context.in_thread(lines.batch, is_over)]
-                is_all, rest = not added, lines.unfinished()
+                added: list[bytes] = await context.in_thread(lines.batch, is_over)
+                is_all, rest = lines.is_at_end and not added, lines.unfinished()
                 is_silent = is_silent and is_all
-                told = line_redactor.preview(rest) if is_silent else line_redactor.redact(added)
-                batch = [line.data for line in told if isinstance(line, Line)]
+                batch = await context.in_thread(lines.preview) if is_silent else added
                 batch = batch if is_raw else [shown(line) for line in batch]
                 if found := await matcher.matches(batch):
                     return batch[found[0]].decode("utf-8", "replace")
