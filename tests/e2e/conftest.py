@@ -117,6 +117,12 @@ class BrowsedHold(Hold):
     def link(self, *options: str) -> str:
         return str(self.json("dashboard", *options)["url"])
 
+    def gate_pid(self) -> int:
+        """The process of the newest gate."""
+        events = self.ask("events", limit=1000)["events"]
+        begun = [one for one in events if one["kind"] == "process:started"]
+        return int([one for one in begun if one["service"] == "holdfast.gate"][-1]["data"]["pid"])
+
     def refusals(self) -> list[dict[str, Any]]:
         records = self.ask("audit", limit=1000)["records"]
         return [one for one in records if one["role"] == "stranger"]

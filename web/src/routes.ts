@@ -24,6 +24,12 @@ const table = {
     load: () => import("./pages/overview.tsx"),
     nav: { icon: "overview", key: "o" },
   },
+  logs: {
+    path: "logs",
+    title: "Logs",
+    load: () => import("./pages/logs.tsx"),
+    nav: { icon: "logs", key: "l" },
+  },
   login: {
     path: "login",
     title: "Log in",

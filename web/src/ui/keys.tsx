@@ -12,6 +12,8 @@ export const areKeysShown = signal(false);
 /** Programs in a terminal and fields of a form get their keys themselves. */
 function belongsElsewhere(event: KeyboardEvent): boolean {
   const target = event.target as Element;
+  if (event.key === "Enter" || event.key === " ")
+    if (target.closest("button, a, summary, [role=tab], tr[tabindex]")) return true;
   return (
     target.closest("input, textarea, select, [contenteditable], .xterm, dialog, [role=menu]") !== null
   );

@@ -90,7 +90,7 @@ function Top(): JSX.Element {
       </a>
       <span class="ellipsis" title={supervisor.value?.config ?? undefined}>
         {location.hostname === "holdfast.localhost" ? "" : `${location.hostname} · `}
-        <b>{who?.project}</b>
+        <b title={who?.project}>{folderOf(who?.project)}</b>
       </span>
       <button class="search" type="button" onClick={() => (isPaletteOpen.value = true)}>
         <Icon name="search" />
@@ -102,7 +102,7 @@ function Top(): JSX.Element {
         type="button"
         class="chip"
         aria-haspopup="menu"
-        aria-label={MENU_KEY}
+        title={MENU_KEY}
         onClick={(event) =>
           openMenu(event.currentTarget, MENU_KEY, [
             { heading: `${who?.actor} (${who?.role})` },
@@ -119,6 +119,7 @@ function Top(): JSX.Element {
       >
         <Icon name="user" />
         <span class="only-wide">{who?.actor}</span> <span class="dim only-wide">{who?.role}</span>
+        <span class="only-small sr">{MENU_KEY}</span>
       </button>
     </header>
   );
@@ -127,7 +128,7 @@ function Top(): JSX.Element {
 function LinkState(): JSX.Element {
   const isLive = link.value === "live";
   return (
-    <span class={`chip is-${isLive ? "ok" : "warn"}`} data-link={link.value}>
+    <span class={`chip is-${isLive ? "ok" : "warn"}`} data-link={link.value} role="status">
       <span class="dot" aria-hidden="true" />
       <span class="only-wide">{isLive ? "Live" : link.value === "connecting" ? "Connecting" : "Offline"}</span>
     </span>
@@ -286,13 +287,18 @@ function pageActions() {
     }));
 }
 
+/** The last part of a path. */
+function folderOf(path = ""): string {
+  return path.split(/[\\/]/).filter(Boolean).at(-1) ?? path;
+}
+
 /** `▲2 · Overview · demo · Holdfast`. */
 function useTitle(): void {
   useSignalEffect(() => {
     let ill = 0;
     for (const service of services.value.values()) ill += Number(toneOf(service.status) === "bad");
     const page = route.value ? PAGES[route.value.name].title : "Not found";
-    const parts = [ill ? `▲${ill}` : "", page, session.value?.project ?? "", "Holdfast"];
+    const parts = [ill ? `▲${ill}` : "", page, folderOf(session.value?.project), "Holdfast"];
     document.title = parts.filter(Boolean).join(" · ");
   });
 }
