@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from email.utils import formatdate
+from functools import lru_cache
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -77,7 +80,8 @@ def build(
 
 
 class SecurityHeaders:
-    """Adds to every answer which Holdfast sent it, and what a browser must not do with it."""
+    """Adds to every answer when and by which Holdfast it was sent, and what a browser must not do
+    with it."""
 
     def __init__(self, app: ASGIApp, instance: str) -> None:
         self._app = app
@@ -89,10 +93,16 @@ class SecurityHeaders:
                 own = message.get("headers", ())
                 names = {name for name, _ in own}
                 more = [header for header in self._headers if header[0] not in names]
-                message["headers"] = [*own, *more]
+                date = (b"date", _date(int(time.time())))
+                message["headers"] = [*own, *more, date]
             await send(message)
 
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
+
+
+@lru_cache(1)
+def _date(seconds: int) -> bytes:
+    return formatdate(seconds, usegmt=True).encode()
 
 
 async def _http_error(_: Request, error: Exception) -> Response:

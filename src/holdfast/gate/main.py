@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
+from types import FrameType
 
 import uvicorn
 
@@ -58,9 +59,13 @@ def main() -> None:
     for other in listening[1:]:
         allowed = allowed.and_port(other.getsockname()[1], host, is_tls=certificate is not None)
     line = environ["HOLDFAST_GATE_LINE"]
-    mcp = McpDoor.of(environ.get("HOLDFAST_GATE_MCP"), line, allowed)
+
+    def leave() -> None:
+        server.leave()
+
+    mcp = McpDoor.of(environ.get("HOLDFAST_GATE_MCP"), line, allowed, leave)
     instance = environ.get("HOLDFAST_GATE_INSTANCE", "")
-    app = build(line, allowed, instance, mcp, leave=lambda: server.leave())
+    app = build(line, allowed, instance, mcp, leave)
     config = uvicorn.Config(
         app,
         http=LimitedHttpProtocol,
@@ -74,6 +79,7 @@ def main() -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
+        date_header=False,
         backlog=MOST_ACCEPTS,
         timeout_graceful_shutdown=GRACE_SECONDS,
         ssl_certfile=certificate.path if certificate else None,
@@ -118,8 +124,10 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._certificate = certificate
         self._renewing: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._line_socket = line_socket
         self._watching: asyncio.Task[None] | None = None
+        self._is_over = asyncio.Event()
         self._preloading: asyncio.Task[None] | None = None
         self.after_startup: list[Callable[[], None]] = []
         """Called once requests are answered."""
@@ -129,7 +137,7 @@ class Server(uvicorn.Server):
         for sock in sockets or ():
             # Clients wait in the kernel while no gate accepts.
             sock.listen(BACKLOG)
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         self._watching = loop.create_task(self._leave_when_alone())
         self._preloading = loop.create_task(_load_the_rest())
         if self._certificate is not None and self.config.ssl is not None:
@@ -138,9 +146,20 @@ class Server(uvicorn.Server):
         for begin in self.after_startup:
             begin()
 
+    async def main_loop(self) -> None:
+        """Wait for the end, instead of looking for it ten times a second."""
+        await self.on_tick(0)
+        await self._is_over.wait()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._is_over.set)
+
     def leave(self) -> None:
         """End, after open requests are answered."""
         self.should_exit = True
+        self._is_over.set()
 
     async def _leave_when_alone(self) -> None:
         """A supervisor that is being replaced comes back within seconds."""
@@ -156,7 +175,7 @@ class Server(uvicorn.Server):
             now = time.monotonic()
             alone_since = alone_since or now
             if now - alone_since >= ALONE_SECONDS:
-                self.should_exit = True
+                self.leave()
                 return
             await asyncio.sleep(RETRY_SECONDS)
 
