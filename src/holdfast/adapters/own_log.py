@@ -183,9 +183,9 @@ class _Bell:
         if not self._is_rung:
             self._is_rung = True
             with suppress(RuntimeError):  # the last lines come when the loop is closed
-                self._loop.call_soon_threadsafe(self._tell)
+                self._loop.call_soon_threadsafe(self._notify)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         try:
             self._grew()
         finally:
@@ -274,7 +274,7 @@ class _Human(logging.Formatter):
         line = f"{when:%Y-%m-%d %H:%M:%S}.{int(record.msecs):03d} {record.levelname:<7} {module}: "
         line += printable(record.getMessage())
         line += "".join(
-            f" {name}={printable(_shown(value))}" for name, value in _facts(record).items()
+            f" {name}={printable(_value_in_text(value))}" for name, value in _facts(record).items()
         )
         if record.exc_info:
             line += f"\n{printable_lines(self.formatException(record.exc_info))}"
@@ -307,7 +307,7 @@ def _facts(record: logging.LogRecord) -> dict[str, Any]:
     return known
 
 
-def _shown(value: Any) -> str:
+def _value_in_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3f}".rstrip("0").rstrip(".")
     text = str(value)

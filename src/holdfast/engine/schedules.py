@@ -99,7 +99,7 @@ class Schedules(RunObserver):
             zone = time_zones.zone(schedule.timezone)
             entry = self._entries[key] = ScheduleEntry(schedule, zone, handled)
             if runner.desired is Desired.RUNNING:
-                self._look(key)
+                self._check(key)
         runner.set_next_scheduled(entry.next)
 
     def changed(self, runner: Runner) -> None:
@@ -120,9 +120,9 @@ class Schedules(RunObserver):
 
     def _wake(self, key: str) -> None:
         if self._entries[key].timer is None:
-            self._look(key)
+            self._check(key)
 
-    def _look(self, key: str) -> None:
+    def _check(self, key: str) -> None:
         from holdfast.rules import schedule
 
         entry, now = self._entries[key], self._environment.clock.time()
@@ -130,8 +130,8 @@ class Schedules(RunObserver):
         members = self._members(key)
         entry.next = seen.next
         seconds = max(SHORTEST_SECONDS, schedule.sleep_seconds(seen.next, now))
-        entry.timer = self._environment.call_later(seconds, lambda: self._look(key))
-        self._settle(key, entry, seen.handled, members)
+        entry.timer = self._environment.call_later(seconds, lambda: self._check(key))
+        self._mark_handled(key, entry, seen.handled, members)
         wanted = [
             runner
             for runner in members
@@ -179,7 +179,7 @@ class Schedules(RunObserver):
             known.append(float(text))
         return max(known, default=now)
 
-    def _settle(
+    def _mark_handled(
         self, key: str, entry: ScheduleEntry, handled: float, members: list[Runner]
     ) -> None:
         entry.handled = handled

@@ -67,7 +67,7 @@ def prepare(command: CustomCommand, settings: Settings, timeout: float | None = 
         working_dir=command.working_dir,
         env=dict(command.env or {}),
         timeout=timeout or command.seconds or settings.command_policy.timeout,
-        what=_told(what, redact(command.description or "")),
+        what=_with_description(what, redact(command.description or "")),
     )
 
 
@@ -79,7 +79,7 @@ def prepare_spec(spec: CommandSpec, settings: Settings, timeout: float | None = 
         working_dir=spec.working_dir,
         env=dict(spec.env),
         timeout=timeout or spec.timeout or settings.command_policy.timeout,
-        what=_told(what, spec.description),
+        what=_with_description(what, spec.description),
     )
 
 
@@ -111,7 +111,7 @@ def _words(text: str) -> list[str]:
     return words
 
 
-def _told(what: str, description: str) -> str:
+def _with_description(what: str, description: str) -> str:
     if len(what) > LONGEST_SHOWN:
         what = what[: LONGEST_SHOWN - 1] + "…"
     return f"{what} ({description[:LONGEST_SHOWN]})" if description else what

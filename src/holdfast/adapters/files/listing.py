@@ -156,7 +156,7 @@ class Lister:
         try:
             facts = os.stat(below[-1], dir_fd=folder, follow_symlinks=False)
             kind = kind_of(facts.st_mode)
-            target = _told(os.readlink(below[-1], dir_fd=folder)) if kind == "link" else None
+            target = _readable(os.readlink(below[-1], dir_fd=folder)) if kind == "link" else None
         except OSError:
             return None
         return FileEntry(
@@ -169,5 +169,5 @@ class Lister:
         )
 
 
-def _told(text: str) -> str:
+def _readable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -131,15 +131,15 @@ def approvals(context: Context, command: Approvals) -> ApprovalsResult:
 
 @handles(Approve)
 def approve(context: Context, command: Approve, actor: Actor) -> ApprovalResult:
-    return _settle(context, command.approval, "approved", actor, command.reason)
+    return _decide(context, command.approval, "approved", actor, command.reason)
 
 
 @handles(Reject)
 def reject(context: Context, command: Reject, actor: Actor) -> ApprovalResult:
-    return _settle(context, command.approval, "rejected", actor, command.reason)
+    return _decide(context, command.approval, "rejected", actor, command.reason)
 
 
-def _settle(
+def _decide(
     context: Context, approval: str, state: str, actor: Actor, why: str | None
 ) -> ApprovalResult:
     found = context.authority.approvals

@@ -91,7 +91,7 @@ async def plan(context: Context, command: Plan) -> PlanResult:
         made = made.about(asked.names(command.services))
     return PlanResult(
         config=configuration.path,
-        services=_told(context, made),
+        services=_steps_of(context, made),
         settings=list(made.settings),
         scaled=context.scaling.held(configuration.settings.templates),
         changes=not made.is_empty,
@@ -104,7 +104,7 @@ async def reload(context: Context, command: Reload, actor: Actor) -> ReloadResul
         configuration, said = await _load(context, command.config)
         approves = approved_configuration.check(context, actor, configuration.sources)
         made = _plan(context, configuration)
-        told = _told(context, made)
+        told = _steps_of(context, made)
         removed = made.names(Action.REMOVE)
         outcomes = await stop_and_forget(context, removed, delete_logs=command.delete_logs)
         _declare(context, configuration, said, set(made.names(Action.ADD)))
@@ -194,7 +194,7 @@ def _refuse_silence(configuration: Configuration) -> None:
 def _plan(context: Context, configuration: Configuration) -> plans.ReloadPlan:
     wanted = configuration.services
     known = {
-        name: _known(runner)
+        name: _current_service(runner)
         for name, runner in context.roster.runners.items()
         if name in wanted or runner.declaration.spec.origin in OF_CONFIGURATIONS
     }
@@ -210,7 +210,7 @@ def _plan(context: Context, configuration: Configuration) -> plans.ReloadPlan:
     return plans.make(known, wanted, settings)
 
 
-def _known(runner: Runner) -> CurrentService:
+def _current_service(runner: Runner) -> CurrentService:
     is_wanted_up = runner.desired is Desired.RUNNING and runner.state in UP_OR_TRYING
     return CurrentService(
         spec=runner.declaration.spec,
@@ -221,7 +221,7 @@ def _known(runner: Runner) -> CurrentService:
     )
 
 
-def _told(context: Context, made: plans.ReloadPlan) -> Steps:
+def _steps_of(context: Context, made: plans.ReloadPlan) -> Steps:
     runners = context.roster.runners
     return {
         step.service: PlanStep(

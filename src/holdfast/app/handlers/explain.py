@@ -333,13 +333,15 @@ def _changes(context: Context, runner: Runner) -> ConfigurationChange:
         for name in plan.differences(before, now, when)
     ]
     fields = [
-        FieldChange(field=name, before=_shown(before, name), after=_shown(now, name))
+        FieldChange(
+            field=name, before=_field_in_words(before, name), after=_field_in_words(now, name)
+        )
         for name in names
     ]
     return ConfigurationChange(run=good.run, at=good.at, fields=fields)
 
 
-def _shown(spec: ServiceSpec, name: str) -> str | None:
+def _field_in_words(spec: ServiceSpec, name: str) -> str | None:
     """Return a field's value in words; None where it may hold a secret."""
     if name == "command":
         return " ".join(redact_arguments(spec.argv))

@@ -23,7 +23,9 @@ async def health_check(context: Context, command: HealthCheck) -> HealthResult:
 
 
 async def _of(context: Context, runner: Runner) -> ServiceHealth:
-    checks = [_told(probe, finding) for probe, finding in await context.health.check(runner)]
+    checks = [
+        _check_result(probe, finding) for probe, finding in await context.health.check(runner)
+    ]
     is_alive = runner.state in ALIVE and runner.run is not None and runner.run.is_up
     if not checks:
         # Without probes, or without a process to ask, only the state counts.
@@ -43,7 +45,7 @@ async def _of(context: Context, runner: Runner) -> ServiceHealth:
     )
 
 
-def _told(probe: ProbeSpec, finding: Finding) -> CheckResult:
+def _check_result(probe: ProbeSpec, finding: Finding) -> CheckResult:
     return CheckResult(
         probe=probe.name,
         check=probe.kind,

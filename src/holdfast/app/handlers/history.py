@@ -29,7 +29,7 @@ def events(
     command = msgspec.structs.replace(command, services=names, since=since)
     if command.follow:
         return _follow(context, command)
-    return _tell(context, command)
+    return _read_events(context, command)
 
 
 def _names(context: Context, wanted: list[str]) -> list[str]:
@@ -43,7 +43,7 @@ def _names(context: Context, wanted: list[str]) -> list[str]:
     return list(names)
 
 
-async def _tell(context: Context, command: Events) -> EventsResult:
+async def _read_events(context: Context, command: Events) -> EventsResult:
     limit = max(0, min(command.limit, _MOST))
     if not limit:
         return EventsResult(events=[], last=_place(context, command))

@@ -101,7 +101,7 @@ async def shrink(context: Context, name: str, count: int) -> dict[str, Outcome]:
         return {}
     before = count + len(surplus)
     outcomes = await stop_and_forget(context, surplus, delete_logs=False)
-    _tell(context, name, before, count)
+    _record_scaled(context, name, before, count)
     return outcomes
 
 
@@ -116,7 +116,7 @@ async def _grow(context: Context, name: str, count: int, actor: Actor | None) ->
     for instance in missing:
         context.roster.declare(Declaration(specs[instance], environ, key))
     await context.survivors.settle(missing)
-    _tell(context, name, count - len(missing), count)
+    _record_scaled(context, name, count - len(missing), count)
     context.scaling.settle(context.settings.now.templates)
     return missing
 
@@ -149,7 +149,7 @@ def _environ(context: Context) -> dict[str, str]:
     return said.environment if said is not None else {}
 
 
-def _tell(context: Context, name: str, before: int, after: int) -> None:
+def _record_scaled(context: Context, name: str, before: int, after: int) -> None:
     facts: dict[str, Any] = {"from": before, "to": after}
     context.store.event(EventKind.SERVICE_SCALED, name, **facts)
 

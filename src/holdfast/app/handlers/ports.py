@@ -18,7 +18,7 @@ async def ports(context: Context, command: ListPorts) -> PortsResult:
     port = command.port
     if port is not None and not 0 < port < 65536:
         raise UsageError(f"{port} is no port", "ports are numbers from 1 to 65535")
-    found, leases, is_free = await context.in_thread(_look, context.port_registry, port)
+    found, leases, is_free = await context.in_thread(_read_ports, context.port_registry, port)
     told = {(one.port, one.pid): _listening(context, one) for one in found}
     for lease in leases:
         if port is not None and lease.port != port:
@@ -35,7 +35,7 @@ async def ports(context: Context, command: ListPorts) -> PortsResult:
     return PortsResult(ports=shown, free=is_free)
 
 
-def _look(
+def _read_ports(
     registry: PortRegistry, port: int | None
 ) -> tuple[list[ListeningPort], list[PortLease], bool | None]:
     is_free = None if port is None else port_registry.is_free(port)

@@ -33,7 +33,7 @@ def open_session(context: Context, command: OpenSession, actor: Actor) -> Sessio
     opened = context.sessions.open(actor, command.client, command.fate, command.grace)
     if actor.role is Role.OWNER and context.settings.now.http is None:
         _open_gate(context)
-    return SessionResult(session=_told(context, opened.session), token=opened.text)
+    return SessionResult(session=_session_info(context, opened.session), token=opened.text)
 
 
 def _open_gate(context: Context) -> None:
@@ -48,7 +48,7 @@ def _open_gate(context: Context) -> None:
 def renew_session(context: Context, command: RenewSession, actor: Actor) -> SessionResult:
     session = _meant(context, command.session, actor)
     context.sessions.renew(session)
-    return SessionResult(session=_told(context, session))
+    return SessionResult(session=_session_info(context, session))
 
 
 @handles(HoldSession)
@@ -58,7 +58,7 @@ async def hold_session(
     session = _meant(context, command.session, actor)
     context.sessions.hold(session)
     try:
-        yield msgspec.to_builtins(_told(context, session))
+        yield msgspec.to_builtins(_session_info(context, session))
         await context.sessions.over(session)
     finally:
         context.sessions.let_go(session)
@@ -73,7 +73,9 @@ async def close_session(context: Context, command: CloseSession, actor: Actor) -
 
 @handles(ListSessions)
 def list_sessions(context: Context, command: ListSessions) -> SessionsResult:
-    return SessionsResult(sessions=[_told(context, one) for one in context.sessions.present()])
+    return SessionsResult(
+        sessions=[_session_info(context, one) for one in context.sessions.present()]
+    )
 
 
 def _meant(context: Context, name: str | None, actor: Actor) -> Session:
@@ -83,7 +85,7 @@ def _meant(context: Context, name: str | None, actor: Actor) -> Session:
     return context.sessions.get(wanted)
 
 
-def _told(context: Context, session: Session) -> SessionInfo:
+def _session_info(context: Context, session: Session) -> SessionInfo:
     stored, sessions = session.stored, context.sessions
     remaining = sessions.expires_in(session)
     scopes = granted(context.settings.now.mcp, is_supervised=stored.run_id is not None)

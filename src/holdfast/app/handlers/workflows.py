@@ -130,7 +130,7 @@ def workflows(context: Context, command: Workflows) -> WorkflowsResult:
         workflows={
             name: WorkflowInfo(
                 description=spec.description,
-                steps=[_told(step, settings) for step in spec.steps],
+                steps=[_step_name(step, settings) for step in spec.steps],
                 timeout=spec.timeout,
             )
             for name, spec in settings.workflows.items()
@@ -150,17 +150,19 @@ def _step(context: Context, spec: StepSpec, actor: Actor) -> WorkflowStep:
         command = settings.commands[spec.command]
     if command is not None:
         prepared = rules.prepare_spec(command, settings, spec.timeout)
-        prepared = prepared._replace(what=_told(spec, settings))
+        prepared = prepared._replace(what=_step_name(spec, settings))
         return CommandStep(context.tasks, prepared, _project(context))
     fields: dict[str, Any] = {"services": list(spec.services)}
     if spec.action == "wait":
         fields = {"service": spec.services[0], "condition": spec.condition}
         if spec.timeout is not None:
             fields["timeout"] = spec.timeout
-    return OwnStep(_perform(context, actor), COMMANDS[spec.action](**fields), _told(spec, settings))
+    return OwnStep(
+        _perform(context, actor), COMMANDS[spec.action](**fields), _step_name(spec, settings)
+    )
 
 
-def _told(spec: StepSpec, settings: Settings) -> str:
+def _step_name(spec: StepSpec, settings: Settings) -> str:
     """Return the name of a step in progress messages."""
     if spec.description:
         return spec.description

@@ -107,7 +107,7 @@ class HostCapacity(RunObserver):
         else:
             self._waiting[runner.name] = (runner, begin)
             runner.hold_back((f"room on this host: {words}",), Prospect.TROUBLED)
-            self._look_later()
+            self._recheck_later()
 
     def _recheck(self) -> None:
         # In a turn of its own, because the service that changed has not finished changing.
@@ -128,9 +128,9 @@ class HostCapacity(RunObserver):
         self._timer = None
         self._measure_now()
         self._recheck()
-        self._look_later()
+        self._recheck_later()
 
-    def _look_later(self) -> None:
+    def _recheck_later(self) -> None:
         if self._timer is None and (self._needs_host or self._waiting):
             self._timer = self._call_later(LOOK_SECONDS, self._look)
 

@@ -200,12 +200,12 @@ class TargetDelivery:
                 await self._skip_oldest()
                 continue
             for event in behind:
-                await self._tell(event)
+                await self._deliver(event)
             self._place = max(self._place, newest)
             wait = await self._remind()
             await self._wait(wait)
 
-    async def _tell(self, event: dict[str, Any]) -> None:
+    async def _deliver(self, event: dict[str, Any]) -> None:
         alert, seq = alert_of(event), event["seq"]
         around = self._all.around
         while True:

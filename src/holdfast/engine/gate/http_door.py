@@ -87,7 +87,7 @@ class HttpDoor:
                 SOCKET, spec.host, spec.port, is_port_given=spec.is_port_given
             )
         except PortTaken:
-            work = self._settle(spec, then, end_leftovers)
+            work = self._find_address(spec, then, end_leftovers)
             self._settling = asyncio.get_running_loop().create_task(work)
         except HoldfastError as error:
             self._fail(spec, error.message)
@@ -151,7 +151,7 @@ class HttpDoor:
             return f"{scheme}://{BROWSER_HOST}:{port}"
         return f"{scheme}://{'[::1]' if ':' in spec.host else '127.0.0.1'}:{port}"
 
-    async def _settle(
+    async def _find_address(
         self,
         spec: HttpSpec,
         then: Callable[[HttpSpec], None],

@@ -92,7 +92,7 @@ class StatusCache:
         `check` may refuse the repository. The returned repository is closed: only its place is of
         use.
         """
-        async with self._git.opened_and(start, roots, self._look) as (repository, seen):
+        async with self._git.opened_and(start, roots, self._look_up) as (repository, seen):
             check(repository.place)
             known, before, under_way = seen
             if known.answer is not None and _is_same(before, known.before):
@@ -107,7 +107,7 @@ class StatusCache:
             if known.learning is not None:
                 known.learning.cancel()
 
-    def _look(self, repository: Repository) -> tuple[_CachedRepository, _Before, str | None]:
+    def _look_up(self, repository: Repository) -> tuple[_CachedRepository, _Before, str | None]:
         name = (repository.place, repository.signature, self._git.settings_key())
         known = self._all.get(name)
         if known is None:

@@ -135,12 +135,12 @@ class HealthMonitor(RunObserver):
         for probe in live.probes:
             future: asyncio.Future[Finding] = loop.create_future()
             futures.append(future)
-            live.check(probe, partial(_settle, future))
+            live.check(probe, partial(_set_result, future))
         findings = [await future for future in futures]
         return list(zip([probe.spec for probe in live.probes], findings, strict=True))
 
 
-def _settle(future: asyncio.Future[Finding], finding: Finding) -> None:
+def _set_result(future: asyncio.Future[Finding], finding: Finding) -> None:
     if not future.done():
         future.set_result(finding)
 

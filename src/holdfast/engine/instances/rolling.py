@@ -87,10 +87,10 @@ class Rolling:
             if reason is not None:
                 remaining.insert(0, name)
                 break
-            self._tell(name, step=number, of=len(names))
+            self._record_step(name, step=number, of=len(names))
             outcome = outcomes[name] = await self._one(runner, ready_seconds)
             self._roster.remember(runner)
-            self._tell(name, step=number, of=len(names), outcome=outcome.outcome)
+            self._record_step(name, step=number, of=len(names), outcome=outcome.outcome)
             if outcome.outcome != "restarted":
                 reason = f"{name}: {outcome.reason or outcome.outcome}"
                 break
@@ -127,5 +127,5 @@ class Rolling:
         late: Outcome = runner.outcome("failed", f"it is not ready after {ready_seconds:g} s")
         return late
 
-    def _tell(self, name: str, **data: Any) -> None:
+    def _record_step(self, name: str, **data: Any) -> None:
         self._recorder.event(EventKind.ROLLING_STEP, name, **data)

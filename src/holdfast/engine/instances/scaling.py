@@ -39,7 +39,7 @@ class Scaling:
     def restore(self, kept: Mapping[str, str]) -> None:
         for name, value in keeper_memory.scale.entries(kept):
             self._scales[name] = msgspec.json.decode(value, type=ScaleSetting)
-            self._say(name)
+            self._show_difference(name)
 
     def unfinished(self) -> dict[str, int]:
         """Return services whose instances an earlier supervisor had still to start or stop."""
@@ -110,7 +110,7 @@ class Scaling:
             if template is None or template.instances != scale.configured:
                 self._set(name, None)
         for name in self._scales:
-            self._say(name)
+            self._show_difference(name)
 
     def _set(self, name: str, scale: ScaleSetting | None) -> None:
         if scale is None:
@@ -119,9 +119,9 @@ class Scaling:
         else:
             self._scales[name] = scale
             self._keeper.keep(keeper_memory.scale(name), msgspec.json.encode(scale).decode())
-        self._say(name)
+        self._show_difference(name)
 
-    def _say(self, name: str) -> None:
+    def _show_difference(self, name: str) -> None:
         words = self.differences().get(name)
         for runner in self._roster.runners.values():
             if runner.declaration.spec.template == name:

@@ -106,19 +106,19 @@ class OutputSubscriptions:
             self._request(service, on=service in wanted)
 
     def on_grew(self, service: str, position: int) -> None:
-        self._tell(service, position=position)
+        self._notify(service, position=position)
 
     def on_exit(self, service: str) -> None:
-        self._tell(service, exited=True)
+        self._notify(service, exited=True)
 
     def _request(self, service: str, *, on: bool) -> None:
         def then(reply: Reply) -> None:
             if on:
-                self._tell(service)
+                self._notify(service)
 
         self._keeper.request({"do": "watch", "service": service, "on": on}, then)
 
-    def _tell(self, service: str, **facts: Any) -> None:
+    def _notify(self, service: str, **facts: Any) -> None:
         for subscription in self._subscriptions:
             if subscription.wants(service):
                 subscription.add(service, **facts)

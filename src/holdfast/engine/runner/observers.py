@@ -108,33 +108,33 @@ class RunObservers:
                 self._listeners[hook].append(getattr(observer, hook))
 
     def spawning(self, runner: Runner, message: SpawnRequest) -> None:
-        self._tell("spawning", runner, message)
+        self._notify("spawning", runner, message)
 
     def run_began(self, runner: Runner) -> None:
-        self._tell("run_began", runner)
+        self._notify("run_began", runner)
 
     def run_over(self, runner: Runner) -> None:
-        self._tell("run_over", runner)
+        self._notify("run_over", runner)
 
     def candidate_spawning(self, candidate: RunSlot, message: SpawnRequest) -> None:
-        self._tell("candidate_spawning", candidate, message)
+        self._notify("candidate_spawning", candidate, message)
 
     def candidate_began(self, candidate: RunSlot) -> None:
-        self._tell("candidate_began", candidate)
+        self._notify("candidate_began", candidate)
 
     def candidate_over(self, candidate: RunSlot) -> None:
-        self._tell("candidate_over", candidate)
+        self._notify("candidate_over", candidate)
 
     def changed(self, runner: Runner) -> None:
-        self._tell("changed", runner)
+        self._notify("changed", runner)
 
     def declared(self, runner: Runner) -> None:
-        self._tell("declared", runner)
+        self._notify("declared", runner)
 
     def removed(self, runner: Runner) -> None:
-        self._tell("removed", runner)
+        self._notify("removed", runner)
 
-    def _tell(self, hook: str, *facts: object) -> None:
+    def _notify(self, hook: str, *facts: object) -> None:
         for tell in self._listeners[hook]:
             try:
                 tell(*facts)

@@ -344,11 +344,13 @@ class Sessions:
             return
         remaining = self.expires_in(session)
         if remaining is not None:
-            session.timer = self._environment.call_later(remaining, lambda: self._look(session))
+            session.timer = self._environment.call_later(
+                remaining, lambda: self._check_idle(session)
+            )
         for runner, _ in self.ownership.of(session.name):
             self._lend(runner)
 
-    def _look(self, session: Session) -> None:
+    def _check_idle(self, session: Session) -> None:
         session.timer = None
         is_held = session.holders > 0
         if rules.is_due(session.stored.grace, self._idle(session), is_held=is_held):

@@ -144,7 +144,7 @@ class MaskedOutput:
         from holdfast.logbook.entries import Chunk
 
         name: Stream = "out" if stream == "out" else "err"
-        self._tell(name, self._masks[name].feed(Chunk(None, name, data, 0, 0)))
+        self._pass_on(name, self._masks[name].feed(Chunk(None, name, data, 0, 0)))
         if self._timer is None and self._masks[name].held is not None:
             # The rest of the line may complete a secret, but a line may never end.
             loop = asyncio.get_running_loop()
@@ -155,9 +155,9 @@ class MaskedOutput:
             self._timer.cancel()
             self._timer = None
         for name, mask in self._masks.items():
-            self._tell(name, mask.flush())
+            self._pass_on(name, mask.flush())
 
-    def _tell(self, stream: Stream, parts: list[StreamPart]) -> None:
+    def _pass_on(self, stream: Stream, parts: list[StreamPart]) -> None:
         if parts:
             data = b"".join([part.data for part in parts])
             self._on_output(stream, shorten_masks(data))
@@ -179,7 +179,7 @@ class OwnStep(WorkflowStep):
         try:
             done, _ = await asyncio.wait([doing], timeout=seconds)
         finally:
-            doing.add_done_callback(_look_at)
+            doing.add_done_callback(_retrieve_exception)
         took = round(loop.time() - began, 3)
         if not done:
             reason = f"not within {format_duration(seconds or 0)}; it goes on"
@@ -199,7 +199,7 @@ def output_item(stream: str, data: bytes) -> dict[str, Any]:
         return {"kind": "output", "stream": stream, "data": base64.b64encode(data).decode()}
 
 
-def _look_at(doing: asyncio.Future[Result]) -> None:
+def _retrieve_exception(doing: asyncio.Future[Result]) -> None:
     if not doing.cancelled():
         doing.exception()
 

@@ -88,14 +88,14 @@ class StatusFeed:
         elif event["kind"] == EventKind.SERVICE_REMOVED.value:
             self._newest.pop(service, None)
             self._ends.pop(service, None)
-            self._tell(service, None)
+            self._notify(service, None)
         elif event["kind"] == EventKind.TRANSITION.value:
             end = dict(self._ends.get(service) or {})
             end["reason"] = data.get("reason") or end.get("reason")
             status = status_data(data["to"], **end)
             self._newest[service] = (event["seq"], status)
-            self._tell(service, status)
+            self._notify(service, status)
 
-    def _tell(self, service: str, status: StatusData | None) -> None:
+    def _notify(self, service: str, status: StatusData | None) -> None:
         for listener in list(self._listeners.get(service, ())):
             listener(status)

@@ -83,15 +83,15 @@ class Keyboards:
         if not is_here or (holder is not None and not force):
             return False
         self._holders[viewer.service] = viewer
-        self._tell(viewer.service)
+        self._notify(viewer.service)
         return True
 
     def release(self, viewer: Viewer) -> None:
         if self._holders.get(viewer.service) is viewer:
             del self._holders[viewer.service]
-            self._tell(viewer.service)
+            self._notify(viewer.service)
 
-    def _tell(self, service: str) -> None:
+    def _notify(self, service: str) -> None:
         holder = self._holders.get(service)
         for viewer in list(self._viewers.get(service, ())):
             viewer.on_keyboard(is_mine=viewer is holder, is_held=holder is not None)

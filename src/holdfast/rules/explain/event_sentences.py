@@ -58,7 +58,7 @@ def _requested(data: dict[str, Any]) -> str:
     return f"a user asked: {data.get('request')}"
 
 
-def _told(text: str, *names: str) -> Any:
+def _sentence(text: str, *names: str) -> Any:
     def words(data: dict[str, Any]) -> str:
         found = [str(data[name]) for name in names if data.get(name) not in (None, "")]
         return f"{text}: {', '.join(found)}" if found else text
@@ -69,30 +69,30 @@ def _told(text: str, *names: str) -> Any:
 _HAPPENINGS: dict[str, Any] = {
     EventKind.PROCESS_STARTED.value: _started,
     EventKind.EXIT.value: _exited,
-    EventKind.START_FAILED.value: _told("could not be started", "reason"),
+    EventKind.START_FAILED.value: _sentence("could not be started", "reason"),
     EventKind.RESTART_SCHEDULED.value: _scheduled,
-    EventKind.SUPPRESSED.value: _told("was given up", "reason"),
-    EventKind.CONDEMNED.value: _told("was ended as a failure", "reason"),
-    EventKind.STABLE.value: _told("has run stably; earlier failures are forgotten"),
+    EventKind.SUPPRESSED.value: _sentence("was given up", "reason"),
+    EventKind.CONDEMNED.value: _sentence("was ended as a failure", "reason"),
+    EventKind.STABLE.value: _sentence("has run stably; earlier failures are forgotten"),
     EventKind.REQUESTED.value: _requested,
-    EventKind.SIGNAL_SENT.value: _told("a user sent a signal", "signal"),
-    EventKind.SERVICE_READY.value: _told("became ready"),
+    EventKind.SIGNAL_SENT.value: _sentence("a user sent a signal", "signal"),
+    EventKind.SERVICE_READY.value: _sentence("became ready"),
     EventKind.HEALTH_CHANGED.value: _health,
-    EventKind.HEALTH_FAILED.value: _told("a check failed", "probe", "reason"),
-    EventKind.SERVICE_ADDED.value: _told("was declared"),
-    EventKind.SERVICE_CHANGED.value: _told("its declaration changed"),
-    EventKind.SERVICE_ADOPTED.value: _told("was adopted", "pid"),
-    EventKind.OUTPUT_GAP.value: _told("its output could not be recorded", "why"),
-    EventKind.OUTPUT_RESUMED.value: _told("its output is recorded again"),
+    EventKind.HEALTH_FAILED.value: _sentence("a check failed", "probe", "reason"),
+    EventKind.SERVICE_ADDED.value: _sentence("was declared"),
+    EventKind.SERVICE_CHANGED.value: _sentence("its declaration changed"),
+    EventKind.SERVICE_ADOPTED.value: _sentence("was adopted", "pid"),
+    EventKind.OUTPUT_GAP.value: _sentence("its output could not be recorded", "why"),
+    EventKind.OUTPUT_RESUMED.value: _sentence("its output is recorded again"),
     EventKind.SERVICE_WAITING.value: lambda data: (
         f"waits for {listed(data.get('waiting_for') or ())}"
     ),
-    EventKind.SERVICE_FOLLOWS.value: _told("was restarted for what it follows", "reason"),
-    EventKind.LIMIT_REACHED.value: _told("a limit was reached", "limit", "reason"),
-    EventKind.WATCH_CHANGED.value: _told("watched files changed"),
-    EventKind.SCHEDULE_STARTED.value: _told("its schedule started it"),
-    EventKind.SCHEDULE_SKIPPED.value: _told("its schedule was passed over", "reason", "why"),
-    EventKind.RECOVERY.value: _told("something was done about trouble", "cause", "action"),
+    EventKind.SERVICE_FOLLOWS.value: _sentence("was restarted for what it follows", "reason"),
+    EventKind.LIMIT_REACHED.value: _sentence("a limit was reached", "limit", "reason"),
+    EventKind.WATCH_CHANGED.value: _sentence("watched files changed"),
+    EventKind.SCHEDULE_STARTED.value: _sentence("its schedule started it"),
+    EventKind.SCHEDULE_SKIPPED.value: _sentence("its schedule was passed over", "reason", "why"),
+    EventKind.RECOVERY.value: _sentence("something was done about trouble", "cause", "action"),
 }
 DECISIVE = tuple(_HAPPENINGS)
 """Kinds of events that explain a state."""

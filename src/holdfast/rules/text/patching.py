@@ -125,12 +125,12 @@ def _misfit(lines: list[str], hunk: Hunk, expected: int, effort: Effort) -> Misf
     here = lines[place : place + len(hunk.old)]
     for number, (is_there, wanted) in enumerate(zip(here, hunk.old, strict=False)):
         if is_there != wanted:
-            reason = f"line {place + number + 1} is {_said(is_there)}, not {_said(wanted)}"
+            reason = f"line {place + number + 1} is {_quoted(is_there)}, not {_quoted(wanted)}"
             return Misfit(hunk, reason, numbered(here, place + 1))
     return Misfit(hunk, f"the file ends at line {len(lines)}", numbered(here, place + 1))
 
 
-def _said(line: str) -> str:
+def _quoted(line: str) -> str:
     bare = line.rstrip("\n").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     cut = f"{bare[:100]}…" if len(bare) > 100 else bare
     return f'"{cut}"' + ("" if line.endswith("\n") else " without a line end")
