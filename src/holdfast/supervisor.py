@@ -163,6 +163,7 @@ class Supervisor:
             on_changed=lambda: self._subscriptions.update(),
             groups=lambda: settings.now.groups,
         )
+        self._port_leases.find_by(self._roster.runners.get)
         self._subscriptions = OutputSubscriptions(link, lambda: self._roster.runners)
         self._secrets = ConfiguredSecrets(self._roster, settings, self._observers, loop.call_soon)
 

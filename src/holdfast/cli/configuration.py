@@ -394,6 +394,8 @@ def given_settings(call: Call) -> dict[str, str]:
     }
     if call.options.get("no_http"):
         settings["http"] = "false"
+    if call.options.get("profile"):
+        settings["profiles"] = ",".join(call.options["profile"])
     return settings
 
 

@@ -26,7 +26,7 @@ SOURCES = {
     "configuration": "the configuration",
     "port": "its port",
     "restart": "the last restart",
-    "terminal": "its terminal",
+    "holdfast": "Holdfast",
 }
 
 

@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     options=(
         Option("-d --detach", "return when they run, instead of showing their output"),
         Option("--unless-stopped", "leave off what was stopped by hand; for the start at boot"),
+        Option(
+            "--profile",
+            "start the services of this profile, too; may be repeated",
+            "NAME",
+            "several",
+        ),
         Option("--trust", "start a configuration that an assistant may have written"),
         NO_WAIT,
         TIMEOUT,

@@ -72,13 +72,20 @@ class PortLeases(RunObserver):
         self._asked: dict[str, int] = {}
         self._numbers = itertools.count()
         self._active: set[str] = set()
+        self._others: dict[str, rules.Others] = {}
+        """The ports of other services that a service asks for, since its last start."""
+        self._find: Callable[[str], Runner | None] = lambda name: None
+
+    def find_by(self, find: Callable[[str], Runner | None]) -> None:
+        """Look other services up with this function."""
+        self._find = find
 
     def use(self, settings: Settings) -> None:
         self._span = settings.port_range
 
     def admit(self, runner: Runner, begin: Callable[[], None]) -> None:
         self._asked.pop(runner.name, None)
-        if runner.declaration.spec.ports:
+        if runner.declaration.spec.ports or _references(runner):
             self._inner.admit(runner, lambda: self._lease(runner, begin))
         else:
             self._give_up(runner)
@@ -89,12 +96,10 @@ class PortLeases(RunObserver):
         self._inner.withdraw(runner)
 
     def spawning(self, runner: Runner, message: SpawnRequest) -> None:
-        if runner.ports:
-            pass_ports(message, runner.ports)
+        pass_ports(message, runner.ports or {}, self._others.get(runner.name) or {})
 
     def candidate_spawning(self, candidate: RunSlot, message: SpawnRequest) -> None:
-        if candidate.ports:
-            pass_ports(message, candidate.ports)
+        pass_ports(message, candidate.ports or {}, self._others.get(candidate.name) or {})
 
     def changed(self, runner: Runner) -> None:
         if runner.run is None and runner.name in self._active and runner.name not in self._asked:
@@ -102,6 +107,7 @@ class PortLeases(RunObserver):
             self._later(partial(self.registry.rest, runner.name))
 
     def removed(self, runner: Runner) -> None:
+        self._others.pop(runner.name, None)
         self._give_up(runner)
 
     def run_began(self, runner: Runner) -> None:
@@ -111,10 +117,14 @@ class PortLeases(RunObserver):
     def _lease(self, runner: Runner, begin: Callable[[], None]) -> None:
         number = self._asked[runner.name] = next(self._numbers)
         wanted = dict(runner.declaration.spec.ports)
+        others, unknown = self._ports_of_others(runner)
 
         def lease() -> dict[str, int] | str:
             try:
-                return self.registry.lease(runner.name, wanted, self._span)
+                # What another service has not leased yet is leased for it, and it gets the same.
+                for name, ports in unknown.items():
+                    others[name] = self.registry.lease(name, ports, self._span)
+                return self.registry.lease(runner.name, wanted, self._span) if wanted else {}
             except PortUnavailable as taken:
                 return self._why(taken)
             except NoPortFree:
@@ -125,14 +135,34 @@ class PortLeases(RunObserver):
                 return  # it was withdrawn, or asked for again
             del self._asked[runner.name]
             if isinstance(found, dict):
-                self._active.add(runner.name)
-                self._give(runner, found)
+                self._others[runner.name] = others
+                if found:
+                    self._active.add(runner.name)
+                    self._give(runner, found)
+                else:
+                    self._give_up(runner)
                 begin()
             else:
                 reason = found if isinstance(found, str) else f"no port was leased: {found}"
                 runner.cannot_start(reason, STAGE)
 
         self._in_thread(lease, then)
+
+    def _ports_of_others(
+        self, runner: Runner
+    ) -> tuple[dict[str, Mapping[str, int]], dict[str, dict[str, int]]]:
+        """Return the known ports of the services that it refers to, and those to be leased."""
+        known: dict[str, Mapping[str, int]] = {}
+        unknown: dict[str, dict[str, int]] = {}
+        for name, _ in _references(runner):
+            if (other := self._find(name)) is None:
+                continue
+            declared = other.declaration.spec.ports
+            if other.ports or rules.AUTO not in declared.values():
+                known[name] = other.ports or declared
+            else:
+                unknown[name] = dict(declared)
+        return known, unknown
 
     def _why(self, taken: PortUnavailable) -> str:
         if taken.lease is not None:
@@ -164,9 +194,21 @@ def _described(port: int) -> str:
     return holders.described(port)
 
 
-def pass_ports(message: SpawnRequest, ports: Mapping[str, int]) -> None:
-    """Pass its ports to a process: by variables, and where the command asks for them."""
-    message["argv"] = [rules.fill(word, ports) for word in message["argv"]]
-    filled = {name: rules.fill(value, ports) for name, value in message["env"].items()}
+def _references(runner: Runner) -> list[tuple[str, str]]:
+    spec = runner.declaration.spec
+    return rules.references_in((*spec.argv, *spec.env.values()))
+
+
+def pass_ports(
+    message: SpawnRequest,
+    ports: Mapping[str, int],
+    others: rules.Others = {},  # noqa: B006
+) -> None:
+    """Pass its ports to a process: by variables, and where the command asks for them, or for those
+    of other services."""
+    if not ports and not others:
+        return
+    message["argv"] = [rules.fill(word, ports, others) for word in message["argv"]]
+    filled = {name: rules.fill(value, ports, others) for name, value in message["env"].items()}
     told = {rules.variable(name): str(port) for name, port in ports.items()}
     message["env"] = {**told, **filled}

@@ -17,7 +17,12 @@ from holdfast.vocabulary.specs.probes import ExecTarget, HttpTarget, ProbeSpec, 
 AUTO = 0
 SINGLE = "port"
 """The name of the port that `port:` asks for."""
-PLACEHOLDER = pattern(r"\{\{\s*(?:port|ports\.([A-Za-z0-9_-]+))\s*\}\}")
+PLACEHOLDER = pattern(
+    r"\{\{\s*(?:services\.([a-z0-9][a-z0-9._@-]*?)\.)?(?:port|ports\.([A-Za-z0-9_-]+))\s*\}\}"
+)
+"""`{{ port }}`, `{{ ports.admin }}`, and the same of another service: `{{ services.db.port }}`."""
+Others = Mapping[str, Mapping[str, int]]
+"""The ports of other services, by their names."""
 
 
 class LeaseHolder(msgspec.Struct, frozen=True):
@@ -163,15 +168,28 @@ def compact(text: str) -> str:
 
 
 def names_in(text: str) -> list[str]:
-    """Return the ports that a text asks for."""
-    return [found[1] or SINGLE for found in PLACEHOLDER.finditer(text)] if "{{" in text else []
+    """Return the ports of the service itself that a text asks for."""
+    if "{{" not in text:
+        return []
+    return [found[2] or SINGLE for found in PLACEHOLDER.finditer(text) if not found[1]]
 
 
-def fill(text: str, ports: Mapping[str, int]) -> str:
+def references_in(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the ports of other services that the texts ask for: service and port."""
+    found = (match for text in texts if "{{" in text for match in PLACEHOLDER.finditer(text))
+    return list(dict.fromkeys((match[1], match[2] or SINGLE) for match in found if match[1]))
+
+
+def fill(text: str, ports: Mapping[str, int], others: Others = {}) -> str:  # noqa: B006
     """Return the text with the numbers of its ports; an unknown name stays as it is."""
     if "{{" not in text:
         return text
-    return PLACEHOLDER.sub(lambda found: str(ports.get(found[1] or SINGLE, found[0])), text)
+
+    def number(found: re.Match[str]) -> str:
+        known = others.get(found[1], {}) if found[1] else ports
+        return str(known.get(found[2] or SINGLE, found[0]))
+
+    return PLACEHOLDER.sub(number, text)
 
 
 def fill_probe(probe: ProbeSpec, ports: Mapping[str, int]) -> ProbeSpec:

@@ -66,6 +66,16 @@ def values_of(
     return list(found)[:MOST_VALUES]
 
 
+def secret_values(environ: Mapping[str, str]) -> list[str]:
+    """Return the values of these variables that are secrets by their name."""
+    return [
+        value
+        for name, text in environ.items()
+        if name != _FOLDER and _NAME.search(name)
+        for value in _of_variable(name, text)
+    ]
+
+
 def _candidates(
     specs: Iterable[ServiceSpec], given: Iterable[Mapping[str, str]], settings: Settings
 ) -> Iterator[str]:

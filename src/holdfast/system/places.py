@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 CONFIG_NAMES = ("holdfast.yaml", "holdfast.yml", "holdfast.json")
+OVERRIDE_NAMES = ("holdfast.override.yaml", "holdfast.override.yml")
+"""Files beside a configuration of one of these names that are merged into it."""
 LONGEST_SOCKET_PATH = 100
 OWN_LOG_BACKUPS = 3
 

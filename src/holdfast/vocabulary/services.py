@@ -173,9 +173,9 @@ class Variable(Result, frozen=True, kw_only=True):
     name: str
     value: str | None
     """None: it may be a secret."""
-    source: Literal["up", "configuration", "port", "restart", "terminal"]
+    source: Literal["up", "configuration", "port", "restart", "holdfast"]
     """The shell of the last `up` or `run`, the configuration, a leased port, what a restart added,
-    or the terminal that the service has."""
+    or Holdfast itself."""
 
 
 class EnvironmentResult(Result, frozen=True, kw_only=True):

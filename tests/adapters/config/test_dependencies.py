@@ -148,7 +148,7 @@ services:
     instances: 3
     depends_on: {db: ready}
     tags: [dev]
-  job: {command: [echo, "{{ index }}"], depends_on: [web]}
+  job: {command: [echo, "{{{{ index }}}}"], depends_on: [web]}
 """
 
 
@@ -163,7 +163,7 @@ def test_instances(tmp_path: Path) -> None:
     assert (second.template, second.index, second.tags) == ("web", 2, ("dev",))
     assert "http://localhost:802/" in repr(second)
     job = configuration.services["job"]
-    assert job.argv == ("echo", "{{ index }}"), "without instances there is no index"
+    assert job.argv == ("echo", "{{ index }}"), "doubled braces are for another program"
     assert job.depends_on[0].service == "web"
     template = configuration.settings.templates["web"]
     assert template.instances == 3

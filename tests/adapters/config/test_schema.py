@@ -115,12 +115,12 @@ def test_every_key_fills_a_field_or_is_worked_out() -> None:
         "service": {
             *("command", "args", "shell", "env_file", "max_restarts", "instances", "port"),
             *("health_check", "health_check_url", "health_check_interval", "consecutive_failures"),
-            *("startup", "readiness", "liveness"),
+            *("startup", "readiness", "liveness", "profiles"),
         },
         "supervisor": {
             *("services", "enabled", "host", "port", "tcp", "http_port", "tls", "log_level"),
             *("log_format", "audit", "security", "production", "restart_policy", "restart", "stop"),
-            *("log", "health_check", "environment", "env", "env_file", "dashboard"),
+            *("log", "health_check", "environment", "env", "env_file", "dashboard", "profiles"),
         },
         "tls": {"mode"},
     }

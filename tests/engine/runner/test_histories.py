@@ -294,7 +294,7 @@ def test_overrides_hold_until_a_start_without_them(make_stage: MakeStage) -> Non
     stage.advance(1.0)
     for message in stage.keeper.spawned:
         assert message["argv"] == ["web", "--y"]
-        assert message["env"] == {"A": "1", "B": "2"}
+        assert message["env"] == {"A": "1", "B": "2", "PYTHONUNBUFFERED": "1"}
     assert stage.runner.status().overrides == {"args": ["--y"], "env_vars": ["B"]}
     stage.runner.restart()
     stage.settle()

@@ -37,6 +37,8 @@ class Scalar(msgspec.Struct, frozen=True):
     plain: bool
     line: int
     column: int
+    file: str = ""
+    """The file, if it is another than the configuration itself."""
 
     @property
     def is_null(self) -> bool:
@@ -49,6 +51,8 @@ class ListNode(msgspec.Struct, frozen=True):
     items: list[Node]
     line: int
     column: int
+    file: str = ""
+    """The file, if it is another than the configuration itself."""
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -57,6 +61,8 @@ class Table(msgspec.Struct, frozen=True):
     entries: dict[str, TableEntry]
     line: int
     column: int
+    file: str = ""
+    """The file, if it is another than the configuration itself."""
 
 
 class TableEntry(msgspec.Struct, frozen=True):
@@ -80,8 +86,10 @@ def find_node(node: Node, *path: str | int) -> Node:
     return node
 
 
-def parse(data: bytes, file: str) -> tuple[Node | None, list[Problem]]:
-    """Return the tree of a document and the problems of its form; no tree if it is unreadable."""
+def parse(data: bytes, file: str, *, is_other: bool = False) -> tuple[Node | None, list[Problem]]:
+    """Return the tree of a document and the problems of its form; no tree if it is unreadable.
+
+    `is_other`: it is a further file of the configuration, and each node says so."""
     if len(data) > LARGEST_FILE:
         return None, [_whole_file(file, f"the file is larger than {LARGEST_FILE >> 20} MiB")]
     try:
@@ -100,7 +108,7 @@ def parse(data: bytes, file: str) -> tuple[Node | None, list[Problem]]:
         except RecursionError:
             return None, [_whole_file(file, "nested too deeply")]
         text = _SURROGATES.sub(_join_surrogates, text)
-    return _Builder(file, text).build()
+    return _Builder(file, text, file if is_other else "").build()
 
 
 def _join_surrogates(found: re.Match[str]) -> str:
@@ -138,8 +146,9 @@ class _OpenCollection:
 class _Builder:
     """Turns parser events into nodes."""
 
-    def __init__(self, file: str, text: str) -> None:
+    def __init__(self, file: str, text: str, other: str = "") -> None:
         self.file = file
+        self.other = other
         self.text = text
         self.problems: list[Problem] = []
         self.stack: list[_OpenCollection] = []
@@ -174,7 +183,7 @@ class _Builder:
                 mark = event.start_mark
                 is_plain = not event.style and event.tag != "tag:yaml.org,2002:str"
                 self.check_tag(event)
-                node = Scalar(event.value, is_plain, mark.line + 1, mark.column + 1)
+                node = Scalar(event.value, is_plain, mark.line + 1, mark.column + 1, self.other)
                 self.place(node, 1, event.anchor)
             case "MappingStartEvent" | "SequenceStartEvent":
                 self.open(event)
@@ -207,7 +216,11 @@ class _Builder:
         self.check_tag(event)
         line, column = event.start_mark.line + 1, event.start_mark.column + 1
         is_table = type(event).__name__ == "MappingStartEvent"
-        node: ListNode | Table = Table({}, line, column) if is_table else ListNode([], line, column)
+        node: ListNode | Table = (
+            Table({}, line, column, self.other)
+            if is_table
+            else ListNode([], line, column, self.other)
+        )
         if event.anchor:
             self.anchors[event.anchor] = None
         self.stack.append(_OpenCollection(node, event.anchor))

@@ -92,7 +92,7 @@ def expand_at(
 def _how_to_set(name: str, environ: Mapping[str, str]) -> str:
     guess = closest(name, list(environ))
     nearby = f"did you mean {guess}? or " if guess else ""
-    return f"{nearby}set it, or write ${{{name}:-default}}"
+    return f"{nearby}set it in the shell or in .env, or write ${{{name}:-default}}"
 
 
 def _closing_brace(text: str, start: int) -> int | None:
@@ -239,6 +239,37 @@ def split_command(text: str) -> list[str]:
 
 
 _INDEX = pattern(r"\{\{\s*(?:(\d{1,9})\s*\+\s*)?index(?:\s*([+-])\s*(\d{1,9}))?\s*\}\}")
+
+
+_PLACEHOLDER = pattern(r"(?<!\{)\{\{\s*([A-Za-z_0-9][\w.@-]*(?:\s*[+-]\s*\w+)?)\s*\}\}(?!\})")
+_PORT = pattern(r"(?:services\.[a-z0-9][a-z0-9._@-]*\.)?(?:port|ports\.[A-Za-z0-9_-]+)")
+PLACEHOLDERS = ("index", "port", "ports.NAME", "services.NAME.port", "services.NAME.ports.NAME")
+
+
+def unknown_placeholder(text: str, *, has_index: bool) -> tuple[str, str] | None:
+    """Return the problem with a `{{ … }}` that means nothing, and the remedy. What is no single
+    word, as `{{.Names}}` or `{{json .}}`, belongs to another program."""
+    for found in _PLACEHOLDER.finditer(text) if "{{" in text else ():
+        word = found[1]
+        if _PORT.fullmatch(word):
+            continue
+        shown = f"{{{{ {word} }}}}"
+        if _INDEX.fullmatch(found[0]):
+            if has_index:
+                continue
+            return f"{shown} is used, but the service has no instances", "write instances: 2"
+        guess = closest(word, ["index", "port", "ports", "services"])
+        meant = f"did you mean {{{{ {guess} }}}}? " if guess else ""
+        hint = f"{meant}known: {', '.join(PLACEHOLDERS)}; for another program, double its braces"
+        return f"{shown} means nothing", f"{hint}: {{{{{{{{ {word} }}}}}}}}"
+    return None
+
+
+def undouble(text: str) -> str:
+    """Return the text with `{{{{` and `}}}}`, which stand for braces of another program, halved."""
+    if "{{{{" not in text:
+        return text
+    return text.replace("{{{{", "{{").replace("}}}}", "}}")
 
 
 def fill_index(text: str, index: int) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.adapters.config.composition import read_dotenv, with_other_files
 from holdfast.adapters.config.document import (
     LARGEST_FILE,
     Node,
@@ -29,12 +30,18 @@ from holdfast.adapters.config.keys.dependencies import check_groups
 from holdfast.adapters.config.keys.doors import build_door, build_http
 from holdfast.adapters.config.keys.policies import build_request_settings
 from holdfast.adapters.config.keys.root import ROOT, SUPERVISOR
-from holdfast.adapters.config.keys.services import ServiceBuilder, build_templates, set_count
+from holdfast.adapters.config.keys.services import (
+    ServiceBuilder,
+    build_templates,
+    check_profiles,
+    set_count,
+)
 from holdfast.adapters.config.kinds.blocks import Values
 from holdfast.adapters.config.kinds.kind import Origin, Reading, ScalarKind
 from holdfast.adapters.config.problems import COMMAND_LINE, Problem, make_error
 from holdfast.adapters.config.sources import note_source, read_content, remedy_for
 from holdfast.rules.authority import tokens
+from holdfast.rules.secrets import secret_values
 from holdfast.system.places import how_to_write
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.names import OWN_NAMES, closest
@@ -55,6 +62,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "http": ("HOLDFAST_HTTP",),
     "http_port": ("HOLDFAST_HTTP_PORT",),
     "runtime_mode": ("HOLDFAST_RUNTIME_MODE", "MAGICTUNNEL_RUNTIME_MODE"),
+    "profiles": ("HOLDFAST_PROFILES",),
 }
 """Settings that the command line may give, and the variables of the environment that do, too."""
 _OWN_SETTINGS = ("log_level", "log_format", "runtime_mode")
@@ -153,7 +161,8 @@ def _interpret(
     reading = Reading(path, os.path.dirname(path), environ)
     note_source(reading.sources, path, data)
     reading.problems.extend(problems)
-    values = _read_root(root, reading)
+    read_dotenv(reading)
+    values = _read_root(with_other_files(root, reading), reading)
     return _build(reading, values, settings, target, path=path)
 
 
@@ -203,8 +212,10 @@ def _build(
     reading.root = values
     chosen = _choose_settings(reading, values, settings)
     door, http = build_door(reading, values, chosen), build_http(reading, values, chosen)
-    builder = ServiceBuilder(reading, values)
     written: dict[str, Values] = values.get("services", {})
+    reading.profiles = chosen.get("profiles", ())
+    check_profiles(reading, written)
+    builder = ServiceBuilder(reading, values)
     services = builder.build(written)
     groups = check_groups(reading, values, written, services)
     if target is not None:
@@ -221,6 +232,9 @@ def _build(
     }
     if reading.problems:
         raise make_error(reading.problems, reading.file)
+    if reading.dotenv:
+        hidden = secret_values(reading.dotenv)
+        fields["secrets"] = tuple(dict.fromkeys((*fields.get("secrets", ()), *hidden)))
     configuration = Configuration(
         path=path,
         sources=reading.sources,
@@ -317,6 +331,9 @@ def _convert_setting(
         chosen[name] = text
         if weakness := tokens.why_weak(text):
             reading.problems.append(_outside_problem(key, weakness, tokens.HINT, where))
+        return
+    if name == "profiles":
+        chosen[name] = tuple(text.replace(",", " ").split())
         return
     kind = ROOT.keys[name].kind
     assert isinstance(kind, ScalarKind)

@@ -15,7 +15,7 @@ from holdfast.adapters.config.interpolation import expand
 from holdfast.adapters.config.keys.root import ROOT
 from holdfast.adapters.config.keys.services import LOG, RESTART, SERVICE, SHARED, STOP, Service
 from holdfast.adapters.config.kinds.blocks import Block, MapOf, SpecOf, Values, WordOrBlock
-from holdfast.adapters.config.kinds.command_lines import Variables
+from holdfast.adapters.config.kinds.command_lines import Variables, variables_table
 from holdfast.adapters.config.kinds.kind import Kind, Reading
 from holdfast.adapters.config.loading import TARGET, TARGET_COMMAND, read_project
 from holdfast.adapters.config.sources import read_env_file, resolve_path
@@ -55,7 +55,7 @@ def resolve_project(
     configuration, reading = read_project(
         places_config, environ, settings, cwd=cwd, with_places=True
     )
-    secrets = values_of(configuration.services.values(), [environ], configuration.settings)
+    secrets = values_of(configuration.services.values(), [reading.environ], configuration.settings)
     walk = _Walk(reading, Redactor(secrets), with_defaults=with_defaults, is_owner=is_owner)
     return configuration, list(walk.all())
 
@@ -169,6 +169,8 @@ class _Walk:
                 value = self.variable(path[-1], self.reading.environ[path[-1]])
                 yield ConfigValue(path=path, value=value, source="environment", given_by=path[-1])
             return
+        if path[-1] == "environment" and not isinstance(node, Scalar):
+            path, kind = [*path[:-1], "env"], Variables()
         table = _as_table(node, kind)
         if table is None:
             yield self.value(path, node)
@@ -185,7 +187,7 @@ class _Walk:
             path=path,
             value=self.plain(node, path),
             source="file",
-            file=self.reading.file,
+            file=node.file or self.reading.file,
             line=node.line,
             variables=sorted(set(_variables_in(node))),
         )
@@ -265,7 +267,7 @@ def _as_table(node: Node, kind: Kind) -> Table | None:
     if isinstance(node, Table):
         return node
     if isinstance(kind, Variables) and isinstance(node, ListNode):
-        return _variables_table(node)
+        return variables_table(node)
     if not isinstance(node, Scalar) and not isinstance(kind, Service):
         return None
     match kind:
@@ -275,18 +277,8 @@ def _as_table(node: Node, kind: Kind) -> Table | None:
             word = kind.word_key
         case _:
             return None
-    here = Scalar(word, True, node.line, node.column)
-    return Table({word: TableEntry(here, node)}, node.line, node.column)
-
-
-def _variables_table(node: ListNode) -> Table:
-    entries: dict[str, TableEntry] = {}
-    for item in node.items:
-        if isinstance(item, Scalar):
-            name, equals, rest = item.text.partition("=")
-            value = Scalar(rest, not equals, item.line, item.column)
-            entries[name] = TableEntry(item, value)
-    return Table(entries, node.line, node.column)
+    here = Scalar(word, True, node.line, node.column, node.file)
+    return Table({word: TableEntry(here, node)}, node.line, node.column, node.file)
 
 
 def _variables_in(node: Node) -> Iterator[str]:

@@ -141,20 +141,23 @@ def environment(context: Context, command: Environment, actor: Actor) -> Environ
     declaration, spec = runner.declaration, runner.declaration.spec
     message = spawn_message(declaration, runner.overrides, "", 0)
     declared = set(message["env"])
-    if runner.ports:
-        pass_ports(message, runner.ports)
+    others = {
+        name: other.ports or other.declaration.spec.ports
+        for name, other in context.roster.runners.items()
+    }
+    pass_ports(message, runner.ports or {}, others)
     inherited = declaration.environ if spec.environment == "inherit" else {}
     added = runner.overrides.env_vars if runner.overrides is not None else {}
     values = {**inherited, **message["env"]}
     shown = values if command.reveal else shown_environment(values)
 
-    def source(name: str) -> Literal["up", "configuration", "port", "restart", "terminal"]:
+    def source(name: str) -> Literal["up", "configuration", "port", "restart", "holdfast"]:
         if name in added:
             return "restart"
         if name in spec.env:
             return "configuration"
         if name in declared:
-            return "terminal"
+            return "holdfast"
         return "port" if name in message["env"] else "up"
 
     return EnvironmentResult(

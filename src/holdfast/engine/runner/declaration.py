@@ -19,6 +19,7 @@ from holdfast.vocabulary.specs.services import ServiceSpec
 if TYPE_CHECKING:
     from holdfast.keeper.protocol.messages import LogSettings, SpawnRequest, StopSettings
 
+UNBUFFERED = "PYTHONUNBUFFERED"
 DEFAULT_COLUMNS, DEFAULT_ROWS, DEFAULT_TERM = 80, 24, "xterm-color"
 
 
@@ -85,6 +86,9 @@ def spawn_message(
     if spec.environment == "inherit":
         # The keeper has the caller's environment already, and adds `env` to it.
         message["environ"] = keeper_memory.environ(declaration.environ_key)
+    if spec.environment == "clean" or UNBUFFERED not in declaration.environ:
+        # Without it a Python program keeps what it prints to a pipe, until there are 8 KiB.
+        env.setdefault(UNBUFFERED, "1")
     if spec.terminal:
         message["cols"], message["rows"] = DEFAULT_COLUMNS, DEFAULT_ROWS
         # The service gets a terminal of its own, not the caller's.

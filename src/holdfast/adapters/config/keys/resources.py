@@ -7,7 +7,7 @@ command is a port of the service.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from holdfast.adapters.config.document import ListNode, Node, Scalar, Table, TableEntry
 from holdfast.adapters.config.kinds.blocks import Block, Key, MapOf, Values
@@ -19,12 +19,12 @@ from holdfast.adapters.config.kinds.scalars import (
     Percent,
     Size,
 )
-from holdfast.rules.ports import AUTO, SINGLE, names_in, variable
+from holdfast.rules.ports import AUTO, SINGLE, names_in, references_in, variable
 from holdfast.system.patterns import pattern
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.quantities import LONGEST_NUMBER, parse_duration, parse_size
 from holdfast.vocabulary.specs.resources import HostLimits, MemoryLimit
-from holdfast.vocabulary.specs.services import UNLIMITED
+from holdfast.vocabulary.specs.services import UNLIMITED, ServiceSpec
 
 SMALLEST_MEMORY = 1024 * 1024
 MOST_CORES = 10_000
@@ -321,3 +321,24 @@ def check_placeholders(
             key, hint = ("port: auto", "") if name == SINGLE else (f"ports: {{{name}: auto}}", "")
             message = f"{{{{ {wanted} }}}} is used, but the service has no such port{hint}"
             reading.note(values.node, values.path, message, f"write {key}")
+
+
+def check_references(
+    reading: Reading, services: Mapping[str, Values], specs: Mapping[str, ServiceSpec]
+) -> None:
+    """Check that every port of another service that a service asks for exists."""
+    for spec in specs.values():
+        values = services.get(spec.template or spec.name)
+        if values is None:
+            continue
+        for name, port in references_in((*spec.argv, *spec.env.values())):
+            shown = f"services.{name}.{'port' if port == SINGLE else f'ports.{port}'}"
+            if name not in specs:
+                guess = closest(name, list(specs))
+                hint = f'did you mean "{guess}"?' if guess else f"known: {', '.join(specs)}"
+                message = f'{{{{ {shown} }}}}: there is no service "{name}"'
+                reading.note(values.node, values.path, message, hint)
+            elif port not in specs[name].ports:
+                key = "port: auto" if port == SINGLE else f"ports: {{{port}: auto}}"
+                message = f"{{{{ {shown} }}}}: {name} has no such port"
+                reading.note(values.node, values.path, message, f"write {key} for {name}")

@@ -28,6 +28,7 @@ from holdfast.adapters.config.kinds.scalars import (
     Choice,
     Integer,
     Interval,
+    Label,
     ListOf,
     Text,
 )
@@ -66,6 +67,7 @@ _GLOBAL = [
         ServicesByName(Service(), rf"(?!holdfast\.){LABEL}"),
         "The services by name; a text instead of a block is the command.",
     ),
+    Key("profiles", ListOf(Label()), "The profiles that are wanted if `up` names none."),
     Key("groups", Groups(ListOf(Text()), LABEL), "Names for several services: a list each."),
     Key("enabled", Boolean(), "False: no service is started by `up`.", True),
     Key("host", Text(), "Where the network doors listen.", default_of(DoorSpec, "host")),
@@ -145,6 +147,7 @@ ROOT = Block(
     [
         *_GLOBAL,
         Key("supervisor", SUPERVISOR, "All of the above may also stand under this key."),
+        Key("include", ListOf(Text()), "Further files, read before this one, which wins."),
         Key("$schema", Text(), "For editors; not used."),
     ],
     spec=Settings,

@@ -38,6 +38,7 @@ from holdfast.adapters.config.keys.resources import (
     ResourceLimits,
     UserName,
     check_placeholders,
+    check_references,
     collect_ports,
 )
 from holdfast.adapters.config.keys.triggers import Schedule, WatchPaths, check_schedules
@@ -74,8 +75,9 @@ from holdfast.adapters.config.kinds.scalars import (
     Size,
     Text,
 )
+from holdfast.adapters.config.problems import Problem
 from holdfast.adapters.config.sources import note_source, read_env_file, remedy_for, resolve_path
-from holdfast.vocabulary.names import SERVICE_NAME_RULE, is_service_name
+from holdfast.vocabulary.names import SERVICE_NAME_RULE, closest, is_service_name
 from holdfast.vocabulary.specs.probes import ProbeSpec
 from holdfast.vocabulary.specs.services import (
     MOST_INSTANCES,
@@ -89,7 +91,23 @@ from holdfast.vocabulary.specs.settings import Template
 
 COUNT = Integer(0, MOST_INSTANCES)
 LARGEST_SEGMENT = 4 * 1024**3 - 1
-ENVIRONMENT = Choice("inherit", "clean", instead="write inherit or clean; variables go under env")
+INHERITANCE = Choice("inherit", "clean", instead="write inherit, clean, or variables as under env")
+
+
+class EnvironmentKey(Variables):
+    """`inherit` or `clean`; or variables, which are then the same as `env`."""
+
+    wanted = "inherit, clean or variables"
+
+    def read(self, node: Node, key: str, reading: Reading) -> Any:
+        if isinstance(node, Scalar):
+            return INHERITANCE.read(node, key, reading)
+        return super().read(node, key, reading)
+
+    def schema(self) -> Schema:
+        return {"anyOf": [*INHERITANCE.schema()["anyOf"], *super().schema()["anyOf"]]}
+
+
 COUNT_OR_UNLIMITED = Integer(0, words={"unlimited": UNLIMITED})
 RESTART_POLICY = Choice(
     "always",
@@ -156,7 +174,7 @@ SERVICE = Block(
         Key("env_file", ListOf(Text()), "Files of NAME=VALUE lines; `-` in front: may be absent."),
         Key(
             "environment",
-            ENVIRONMENT,
+            EnvironmentKey(),
             "Begin with the environment of `holdfast up`, or with nothing.",
         ),
         Key(
@@ -171,6 +189,7 @@ SERVICE = Block(
         ),
         Key("enabled", Boolean(), "False: known, but not started by `up`."),
         Key("autostart", Boolean(), "Start it with `holdfast up`."),
+        Key("profiles", ListOf(Label()), "`up` starts it only with one of these profiles."),
         Key("restart_policy", RESTART_POLICY, "Which exits start it again."),
         Key("restart", WordOrBlock("policy", RESTART), "How it is started again."),
         Key(
@@ -288,7 +307,7 @@ SERVICE_DEFAULTS = [
     Key("health_check", PROBE, "Default for every service's probes."),
     Key(
         "environment",
-        ENVIRONMENT,
+        EnvironmentKey(),
         "Default for every service.",
         default_of(ServiceSpec, "environment"),
     ),
@@ -369,7 +388,10 @@ class ServiceBuilder:
         self.reading = reading
         self.defaults = defaults
         self.is_enabled = defaults.get("enabled", True)
-        self.shared = SERVICE.fill({name: defaults[name] for name in SHARED if name in defaults})
+        profiles = reading.profiles
+        self.profiles = frozenset(defaults.get("profiles", ()) if profiles is None else profiles)
+        shared = {name: defaults[name] for name in SHARED if name in defaults}
+        self.shared = SERVICE.fill(_without_variables(shared))
         self.env_files: dict[str, dict[str, str]] = {}
         self.shared_env = self.collect_variables(defaults)
 
@@ -378,6 +400,7 @@ class ServiceBuilder:
         specs = self.build_each(services)
         check_dependencies(self.reading, services, specs)
         check_schedules(self.reading, services)
+        check_references(self.reading, services, specs)
         return specs
 
     def build_each(self, services: dict[str, Values]) -> dict[str, ServiceSpec]:
@@ -406,7 +429,7 @@ class ServiceBuilder:
         origin: Literal["config", "target"] = "config",
     ) -> ServiceSpec:
         """Build one service: fill what the rows fill, and work out the other fields."""
-        fields = {**self.shared, **SERVICE.fill(values)}
+        fields = {**self.shared, **SERVICE.fill(_without_variables(values))}
         probes, notify = build_probes(self.reading, self.defaults, values)
         ports = collect_ports(self.reading, values)
         env = {**self.shared_env, **self.collect_variables(values)}
@@ -428,12 +451,18 @@ class ServiceBuilder:
             restart=self.build_restart(values),
             stop=StopSpec(**self.merge("stop", values)),
             log=self.build_log(values),
+            autostart=values.get("autostart", True) and self.has_profile(values),
             depends_on=tuple(entry.as_dependency() for entry in dependencies_of(values)),
             probes=probes,
             notify=notify,
             origin=origin,
         )
         return ServiceSpec(**fields)
+
+    def has_profile(self, values: Values) -> bool:
+        """Return whether a service has no profiles, or one that is wanted now."""
+        profiles = values.get("profiles", ())
+        return not profiles or not self.profiles.isdisjoint(profiles)
 
     def split_command(self, values: Values) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the words of the command, and those of its arguments."""
@@ -462,7 +491,8 @@ class ServiceBuilder:
         found: dict[str, str] = {}
         for written in values.get("env_file", ()):
             found.update(self.read_variables(written, values))
-        return {**found, **values.get("env", {})}
+        given = values.get("environment")
+        return {**found, **(given if isinstance(given, dict) else {}), **values.get("env", {})}
 
     def read_variables(self, written: str, values: Values) -> dict[str, str]:
         """Return the variables of one file; `-` in front means that it may be absent."""
@@ -528,11 +558,35 @@ class ServiceBuilder:
         return {**self.defaults.get(block, {}), **values.get(block, {})}
 
 
+def check_profiles(reading: Reading, services: dict[str, Values]) -> None:
+    """Check that every profile that is wanted is one of a service."""
+    known = {name for values in services.values() for name in values.get("profiles", ())}
+    for wanted in reading.profiles or ():
+        if wanted not in known:
+            guess = closest(wanted, sorted(known))
+            listed = f"known: {', '.join(sorted(known)) or 'none'}"
+            hint = f'did you mean "{guess}"?' if guess else listed
+            message = f'no service has the profile "{wanted}"'
+            reading.problems.append(
+                Problem(reading.file, None, None, "profiles", wanted, message, hint)
+            )
+
+
+def _without_variables(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values without an `environment` that holds variables: that is `env`."""
+    if not isinstance(values.get("environment"), dict):
+        return values
+    return {name: value for name, value in values.items() if name != "environment"}
+
+
 def build_templates(
     reading: Reading, values: Values, services: dict[str, Values]
 ) -> dict[str, Template]:
     """Return, for every service with `instances`, the template of a further instance."""
     shared: dict[str, Node] = {key: values.where[key] for key in SHARED if key in values.where}
+    if reading.profiles:
+        names: list[Node] = [Scalar(name, True, 0, 0) for name in reading.profiles]
+        shared["profiles"] = ListNode(names, 0, 0)
     return {
         name: Template(
             instances=len(service.instances),

@@ -64,6 +64,7 @@ def split_words(node: Node, key: str, reading: Reading, *, is_command: bool) -> 
     if isinstance(node, ListNode):
         return _expand_words(node, key, reading)
     assert isinstance(node, Scalar)
+    reading.check_placeholders(node, key)
     try:
         split = CommandLineWords(
             reading.instance_text(node), lambda text, at: expand_at(text, at, reading.environ)
@@ -185,6 +186,17 @@ class Variables(Kind):
                 {"type": "array", "items": {"type": "string"}},
             ]
         }
+
+
+def variables_table(node: ListNode) -> Table:
+    """Return a list of NAME=VALUE as a mapping."""
+    entries: dict[str, TableEntry] = {}
+    for item in node.items:
+        if isinstance(item, Scalar):
+            name, equals, rest = item.text.partition("=")
+            place = (item.line, item.column, item.file)
+            entries[name] = TableEntry(item, Scalar(rest, not equals, *place))
+    return Table(entries, node.line, node.column, node.file)
 
 
 def is_variable_name(name: str) -> bool:

@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from holdfast.adapters.config.document import ListNode, Node, Scalar, Table
-from holdfast.adapters.config.interpolation import InterpolationError, expand, fill_index
+from holdfast.adapters.config.interpolation import (
+    InterpolationError,
+    expand,
+    fill_index,
+    undouble,
+    unknown_placeholder,
+)
 from holdfast.adapters.config.problems import Problem, quote_value
 from holdfast.rules.ports import compact
 
@@ -18,6 +24,8 @@ if TYPE_CHECKING:
     from holdfast.adapters.config.kinds.blocks import Values
 
 Schema = dict[str, Any]
+SERVICE_KEYS = ("services.", "supervisor.services.")
+"""How the keys begin in which `{{ … }}` stands for a number."""
 INTERPOLATED: Schema = {"$ref": "#/$defs/interpolated"}
 
 
@@ -51,24 +59,36 @@ class Reading:
         """The keys at the top of the document, once they are read."""
         self.overridden: dict[str, Origin] = {}
         """Settings that the command line or the environment gives."""
+        self.profiles: tuple[str, ...] | None = None
+        """The profiles that are wanted now; None: as the document says."""
+        self.dotenv: dict[str, str] = {}
+        """The variables of `.env`."""
         self.index: int | None = None
         """The number of the instance that is being read."""
 
     def instance_text(self, node: Scalar) -> str:
         """Return the text of a scalar for this instance."""
         text = compact(node.text)
-        return text if self.index is None else fill_index(text, self.index)
+        return undouble(text if self.index is None else fill_index(text, self.index))
+
+    def check_placeholders(self, node: Scalar, key: str) -> None:
+        """Note a `{{ … }}` in a service that means nothing."""
+        if key.startswith(SERVICE_KEYS):
+            problem = unknown_placeholder(node.text, has_index=self.index is not None)
+            if problem is not None:
+                self.note(node, key, *problem)
 
     def note(
         self, node: Node, key: str, message: str, suggestion: str = "", value: str | None = None
     ) -> None:
-        where = (self.file, node.line, node.column)
+        where = (node.file or self.file, node.line, node.column)
         self.problems.append(Problem(*where, key, value, message, suggestion))
 
     def expand(self, node: Scalar, key: str) -> str | None:
         """Return the text of a scalar with its variables replaced; None after a problem."""
         if is_literal(node.text):
             return node.text
+        self.check_placeholders(node, key)
         try:
             text = expand(self.instance_text(node), self.environ)
         except InterpolationError as error:
