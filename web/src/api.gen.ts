@@ -975,7 +975,7 @@ export interface UndoResult {
 export interface Variable {
   name: string;
   value: string | null;
-  source: "configuration" | "port" | "restart" | "terminal" | "up";
+  source: "configuration" | "holdfast" | "port" | "restart" | "up";
 }
 export interface WaitResult {
   service: string;
