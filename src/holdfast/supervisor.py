@@ -60,7 +60,7 @@ from holdfast.engine.output.subscriptions import OutputSubscriptions
 from holdfast.engine.ports import PortLeases, in_thread_of
 from holdfast.engine.preferences import PreferenceStore
 from holdfast.engine.roster import Roster
-from holdfast.engine.runner.environment import Clock, Environment
+from holdfast.engine.runner.environment import Clock, RunnerEnvironment
 from holdfast.engine.runner.observers import RunObservers
 from holdfast.engine.schedules import Schedules
 from holdfast.engine.secrets import ConfiguredSecrets
@@ -146,7 +146,7 @@ class Supervisor:
         )
         registry = PortRegistry(states_root(os.environ), self._state, self._project)
         self._port_leases = PortLeases(self._host_capacity, registry, link, in_thread_of(loop))
-        self._environment = Environment(
+        self._environment = RunnerEnvironment(
             link,
             self._store,
             self._clock,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord
 from holdfast.engine.runner.declaration import Declaration
-from holdfast.engine.runner.environment import Admission, AdmitAll, Clock, Environment
+from holdfast.engine.runner.environment import Admission, AdmitAll, Clock, RunnerEnvironment
 from holdfast.engine.runner.observers import RunObservers
 from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.events import EventKind
@@ -341,8 +341,8 @@ class Stage:
         self.random = random
         self.runner = self.new_runner()
 
-    def environment(self) -> Environment:
-        return Environment(
+    def environment(self) -> RunnerEnvironment:
+        return RunnerEnvironment(
             self.keeper,
             self.recorder,
             self.clock,

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.declaration import Declaration
-from holdfast.engine.runner.environment import AdmitAll, Environment
+from holdfast.engine.runner.environment import AdmitAll, RunnerEnvironment
 from holdfast.engine.runner.live_run import LastExit
 from holdfast.engine.runner.observers import RunObservers
 from holdfast.engine.shutdown import ShutdownProcedure, exit_code_of
@@ -52,7 +52,7 @@ class Scene:
         self.store = Store()
         self.link = Link()
         self.roster = Roster(
-            Environment(
+            RunnerEnvironment(
                 self.keeper,
                 self.store,
                 self.clock,

@@ -10,7 +10,7 @@ import pytest
 from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.declaration import Declaration
-from holdfast.engine.runner.environment import AdmitAll, Environment
+from holdfast.engine.runner.environment import AdmitAll, RunnerEnvironment
 from holdfast.engine.runner.observers import RunObservers
 from holdfast.engine.survivors import Survivors
 from holdfast.vocabulary.errors import Failed
@@ -51,7 +51,7 @@ class Scene:
         self.keeper = FakeKeeper(self.clock)
         self.recorder = FakeRecorder()
         self.roster = Roster(
-            Environment(
+            RunnerEnvironment(
                 self.keeper,
                 self.recorder,
                 self.clock,

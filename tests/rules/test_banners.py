@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.rules.banners import Facts, Rolling, banners
+from holdfast.rules.banners import BannerFacts, RollingProgress, banners
 from holdfast.vocabulary.alerts import Alert
 from holdfast.vocabulary.authority import LockdownInfo
 from holdfast.vocabulary.banners import Banner
@@ -27,18 +27,18 @@ def kinds(found: list[Banner]) -> list[str]:
 
 def test_nothing_to_say() -> None:
     """A calm Holdfast has no banner."""
-    assert banners(Facts(now=200.0)) == []
+    assert banners(BannerFacts(now=200.0)) == []
 
 
 def test_the_most_urgent_comes_first() -> None:
     """A lockdown, then what waits for a person, then failures, then what is under way."""
-    facts = Facts(
+    facts = BannerFacts(
         now=200.0,
         lockdown=LockdownInfo(reason="a token leaked", by="uid 0", since=150.0),
         approvals=2,
         alerts=[alert("web", "suppressed", "critical")],
         under_way=[under_way()],
-        rolling=Rolling("pool@1", 1, 3, 190.0),
+        rolling=RollingProgress("pool@1", 1, 3, 190.0),
         outdated=["db"],
     )
     found = banners(facts)
@@ -51,8 +51,8 @@ def test_the_most_urgent_comes_first() -> None:
 
 def test_one_crash_is_no_loop() -> None:
     """A service that crashed once restarts in silence; the third crash is a banner."""
-    assert banners(Facts(now=200.0, alerts=[alert("web", count=2)])) == []
-    (found,) = banners(Facts(now=200.0, alerts=[alert("web", count=3)]))
+    assert banners(BannerFacts(now=200.0, alerts=[alert("web", count=2)])) == []
+    (found,) = banners(BannerFacts(now=200.0, alerts=[alert("web", count=3)]))
     assert found.title == "web keeps crashing"
     assert found.detail == "exited with code 1, 3 times"
     assert found.service == "web"
@@ -63,7 +63,7 @@ def test_many_failures_are_counted() -> None:
     """Five have banners of their own, the critical first; one more counts the rest."""
     alerts = [alert(f"web-{number}", count=9) for number in range(9)]
     alerts.append(alert("db", "suppressed", "critical"))
-    found = banners(Facts(now=200.0, alerts=alerts))
+    found = banners(BannerFacts(now=200.0, alerts=alerts))
     assert len(found) == 6
     assert found[0].service == "db"
     assert found[-1].title == "5 more open alerts"
@@ -71,7 +71,7 @@ def test_many_failures_are_counted() -> None:
 
 def test_what_is_under_way_says_how_far() -> None:
     """Which step of how many, since when, and how it is cancelled."""
-    (found,) = banners(Facts(now=200.0, under_way=[under_way()]))
+    (found,) = banners(BannerFacts(now=200.0, under_way=[under_way()]))
     assert found.progress is not None
     assert (found.progress.step, found.progress.steps) == (2, 5)
     assert found.since == 186.0
@@ -81,7 +81,7 @@ def test_what_is_under_way_says_how_far() -> None:
 
 def test_what_was_put_away_stays_away() -> None:
     """A failure leaves the list and is not counted either; a lockdown cannot be put away."""
-    facts = Facts(
+    facts = BannerFacts(
         now=200.0,
         lockdown=LockdownInfo(reason="leak", by="uid 0"),
         alerts=[alert("web", count=3)],
@@ -93,6 +93,6 @@ def test_what_was_put_away_stays_away() -> None:
 def test_old_declarations_are_named() -> None:
     """Up to three names, then a number; the action restarts all of them."""
     names = ["a", "b", "c", "d", "e"]
-    (found,) = banners(Facts(now=200.0, outdated=names))
+    (found,) = banners(BannerFacts(now=200.0, outdated=names))
     assert found.title == "a, b, c and 2 more still run with the old configuration"
     assert found.actions[0].arguments == {"services": names}

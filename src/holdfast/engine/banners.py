@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
-from holdfast.rules.banners import Rolling
+from holdfast.rules.banners import RollingProgress
 from holdfast.vocabulary.banners import Banner
 from holdfast.vocabulary.events import Event, EventKind
 
@@ -34,7 +34,7 @@ class BannerMemory:
         self._clock = clock
         self._notices: dict[str, Banner] = {}
         self._dismissed: dict[str, None] = {}
-        self.rolling: Rolling | None = None
+        self.rolling: RollingProgress | None = None
 
     def restore(self, kept: dict[str, str]) -> None:
         if (text := kept.get(keeper_memory.DISMISSED_BANNERS)) is not None:
@@ -94,7 +94,7 @@ class BannerMemory:
             case EventKind.ROLLING_STEP:
                 since = event.time if self.rolling is None else self.rolling.since
                 step, steps = int(data.get("step") or 0), int(data.get("of") or 0)
-                self.rolling = Rolling(event.service or "?", step, steps, since)
+                self.rolling = RollingProgress(event.service or "?", step, steps, since)
             case EventKind.ROLLING_FINISHED:
                 self.rolling = None
                 self._rolled(event)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from holdfast.engine.runner.environment import Environment, PendingCall
+from holdfast.engine.runner.environment import PendingCall, RunnerEnvironment
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.events import EventKind
@@ -45,7 +45,7 @@ class FileWatches(RunObserver):
 
     def __init__(
         self,
-        environment: Environment,
+        environment: RunnerEnvironment,
         *,
         runners: Callable[[], Mapping[str, Runner]],
         new_watch: NewWatch,

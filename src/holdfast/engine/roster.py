@@ -20,7 +20,7 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord, StoredState
 from holdfast.engine.runner import exits
 from holdfast.engine.runner.declaration import Declaration, StoredDeclaration, undeclared
-from holdfast.engine.runner.environment import Environment
+from holdfast.engine.runner.environment import RunnerEnvironment
 from holdfast.engine.runner.remains import Remains, collect
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.runner.waiters import NewFuture
@@ -44,7 +44,7 @@ class Roster:
 
     def __init__(
         self,
-        environment: Environment,
+        environment: RunnerEnvironment,
         *,
         new_future: NewFuture,
         on_failed: Callable[[Runner], None],

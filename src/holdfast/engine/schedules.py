@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from holdfast.adapters import keeper_memory
-from holdfast.engine.runner.environment import Environment, PendingCall
+from holdfast.engine.runner.environment import PendingCall, RunnerEnvironment
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.events import EventKind
@@ -49,7 +49,7 @@ class Schedules(RunObserver):
 
     def __init__(
         self,
-        environment: Environment,
+        environment: RunnerEnvironment,
         *,
         kept: Callable[[], Mapping[str, str]],
         runners: Callable[[], Mapping[str, Runner]],

@@ -50,7 +50,7 @@ _SEVERITIES: dict[str, BannerSeverity] = {
 }
 
 
-class Rolling(msgspec.Struct, frozen=True):
+class RollingProgress(msgspec.Struct, frozen=True):
     """A rolling restart that is under way."""
 
     service: str
@@ -59,7 +59,7 @@ class Rolling(msgspec.Struct, frozen=True):
     since: float
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class BannerFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the banners are made of."""
 
     now: float
@@ -67,7 +67,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     approvals: int = 0
     alerts: Sequence[Alert] = ()
     under_way: Sequence[UnderWay] = ()
-    rolling: Rolling | None = None
+    rolling: RollingProgress | None = None
     outdated: Sequence[str] = ()
     """Services whose process was started with an older declaration."""
     unrecorded: str | None = None
@@ -76,7 +76,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     dismissed: frozenset[str] = frozenset()
 
 
-def banners(facts: Facts) -> list[Banner]:
+def banners(facts: BannerFacts) -> list[Banner]:
     """Return the banners of this moment, the most urgent first."""
     found = [*_of_all(facts), *_failures(facts.alerts, facts.dismissed)]
     found += [_workflow(one, facts.now) for one in facts.under_way]
@@ -91,7 +91,7 @@ def _urgency(banner: Banner) -> tuple[int, bool]:
     return _ORDER.index(banner.kind), banner.severity != "error"
 
 
-def _of_all(facts: Facts) -> list[Banner]:
+def _of_all(facts: BannerFacts) -> list[Banner]:
     found = []
     if (lockdown := facts.lockdown) is not None:
         found.append(
@@ -230,7 +230,7 @@ def _workflow(one: UnderWay, now: float) -> Banner:
     )
 
 
-def _rolling(one: Rolling) -> Banner:
+def _rolling(one: RollingProgress) -> Banner:
     return Banner(
         id="rolling",
         kind="rolling",

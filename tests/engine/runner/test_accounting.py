@@ -14,7 +14,7 @@ from holdfast.adapters.store.state_store import StateStore
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.declaration import Declaration
-from holdfast.engine.runner.environment import AdmitAll, Environment
+from holdfast.engine.runner.environment import AdmitAll, RunnerEnvironment
 from holdfast.engine.runner.observers import RunObservers
 from holdfast.vocabulary.events import EventKind
 from holdfast.vocabulary.specs.services import RestartSpec, ServiceSpec
@@ -45,7 +45,7 @@ class Life:
             on_replaced=lambda: None,
         )
         self.roster = Roster(
-            Environment(
+            RunnerEnvironment(
                 keeper, self.store, clock, lambda: 0.5, clock.call_later, AdmitAll(), RunObservers()
             ),
             new_future=asyncio.get_running_loop().create_future,

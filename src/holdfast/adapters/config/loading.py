@@ -37,7 +37,7 @@ from holdfast.adapters.config.keys.services import (
     set_count,
 )
 from holdfast.adapters.config.kinds.blocks import Values
-from holdfast.adapters.config.kinds.kind import Origin, Reading, ScalarKind
+from holdfast.adapters.config.kinds.kind import OverrideOrigin, Reading, ScalarKind
 from holdfast.adapters.config.problems import COMMAND_LINE, Problem, make_error
 from holdfast.adapters.config.sources import note_source, read_content, remedy_for
 from holdfast.rules.authority import tokens
@@ -311,13 +311,13 @@ def _choose_settings(
     for name, variables in SETTINGS.items():
         if name in given:
             option = f"--{name.replace('_', '-')}"
-            reading.overridden[name] = Origin("command_line", option, given[name])
+            reading.overridden[name] = OverrideOrigin("command_line", option, given[name])
             _convert_setting(reading, chosen, name, given[name], name, COMMAND_LINE)
             continue
         variable = next((v for v in variables if reading.environ.get(v)), None)
         if variable is not None:
             text = reading.environ[variable]
-            reading.overridden[name] = Origin("environment", variable, text)
+            reading.overridden[name] = OverrideOrigin("environment", variable, text)
             _convert_setting(reading, chosen, name, text, variable, "the environment")
         elif name in values:
             chosen[name] = values[name]

@@ -49,7 +49,7 @@ def current_banners(context: Context) -> list[Banner]:
     from holdfast.rules import banners as rules
 
     found = rules.banners(
-        rules.Facts(
+        rules.BannerFacts(
             now=time.time(),
             lockdown=lockdown,
             approvals=waiting,

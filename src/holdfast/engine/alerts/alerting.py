@@ -10,7 +10,7 @@ from holdfast.engine.alerts.delivery import Deliveries, delivery_context
 from holdfast.engine.alerts.good_runs import GoodRuns
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.roster import Roster
-from holdfast.engine.runner.environment import Environment
+from holdfast.engine.runner.environment import RunnerEnvironment
 from holdfast.engine.tasks import Tasks
 
 
@@ -23,7 +23,7 @@ class Alerting:
         bus: EventBus,
         tasks: Tasks,
         roster: Roster,
-        environment: Environment,
+        environment: RunnerEnvironment,
         project: str,
     ) -> None:
         self.alerts = OpenAlerts(store, bus)

@@ -21,7 +21,7 @@ from holdfast.adapters.own_log import facts, logger
 from holdfast.adapters.store.state_store import StateStore
 from holdfast.engine.alerts.alerts import ALERT_KINDS, OpenAlerts, alert_of
 from holdfast.engine.roster import Roster
-from holdfast.engine.runner.environment import Clock, Environment
+from holdfast.engine.runner.environment import Clock, RunnerEnvironment
 from holdfast.engine.tasks import Task, Tasks
 from holdfast.rules.alerts import delivery, notices
 from holdfast.rules.alerts.delivery import TargetProgress
@@ -58,7 +58,9 @@ class DeliveryContext(msgspec.Struct, frozen=True):
     project: str
 
 
-def delivery_context(roster: Roster, environment: Environment, project: str) -> DeliveryContext:
+def delivery_context(
+    roster: Roster, environment: RunnerEnvironment, project: str
+) -> DeliveryContext:
     def spec_of(name: str) -> ServiceSpec | None:
         runner = roster.runners.get(name)
         return None if runner is None else runner.declaration.spec

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
-from holdfast.engine.runner.environment import Environment, PendingCall
+from holdfast.engine.runner.environment import PendingCall, RunnerEnvironment
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.runner.runner import Runner
 from holdfast.rules import plan
@@ -35,7 +35,7 @@ class GoodRun(msgspec.Struct, frozen=True, kw_only=True):
 class GoodRuns(RunObserver):
     """Remembers the last good run of every service."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: RunnerEnvironment) -> None:
         self._environment = environment
         self._good: dict[str, GoodRun] = {}
         self._kept: dict[str, str] = {}

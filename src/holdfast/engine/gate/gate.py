@@ -20,7 +20,7 @@ from holdfast.adapters.store.state_tables import OpenRun
 from holdfast.engine.gate.http_door import DASHBOARD, SOCKET, HttpDoor
 from holdfast.engine.gate.listeners import Listeners
 from holdfast.engine.runner.declaration import Declaration
-from holdfast.engine.runner.environment import AdmitAll, Environment
+from holdfast.engine.runner.environment import AdmitAll, RunnerEnvironment
 from holdfast.engine.runner.observers import RunObservers
 from holdfast.engine.runner.remains import Remains
 from holdfast.engine.runner.runner import Runner
@@ -60,7 +60,7 @@ class Gate:
 
     def __init__(
         self,
-        environment: Environment,
+        environment: RunnerEnvironment,
         listeners: Listeners,
         door: HttpDoor,
         *,

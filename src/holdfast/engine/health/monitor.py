@@ -20,7 +20,7 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.probes import Finding
 from holdfast.adapters.probes.notify import Message
 from holdfast.engine.health.probes import ProbeCheck, Prober, Then
-from holdfast.engine.runner.environment import Environment, PendingCall
+from holdfast.engine.runner.environment import PendingCall, RunnerEnvironment
 from holdfast.engine.runner.observers import MonitoredRun, RunObserver
 from holdfast.engine.runner.run_slot import RunSlot
 from holdfast.engine.runner.runner import Runner
@@ -44,7 +44,7 @@ OnMetric = Callable[[str, str, float], None]
 class HealthMonitor(RunObserver):
     """Runs the probes of every live run."""
 
-    def __init__(self, environment: Environment, prober: Prober) -> None:
+    def __init__(self, environment: RunnerEnvironment, prober: Prober) -> None:
         self._environment = environment
         self._prober = prober
         self._live: dict[str, RunHealth] = {}
@@ -196,7 +196,9 @@ class RunProbe:
 class RunHealth:
     """The probes of one run, and what they say of it."""
 
-    def __init__(self, runner: MonitoredRun, environment: Environment, prober: Prober) -> None:
+    def __init__(
+        self, runner: MonitoredRun, environment: RunnerEnvironment, prober: Prober
+    ) -> None:
         assert runner.run is not None
         self.runner = runner
         self.run = runner.run

@@ -110,7 +110,7 @@ class NoRemedies:
         """Nothing is run."""
 
 
-class Environment(msgspec.Struct, frozen=True):
+class RunnerEnvironment(msgspec.Struct, frozen=True):
     """Everything outside of a runner that it may use."""
 
     keeper: KeeperApi

@@ -17,7 +17,7 @@ from holdfast.engine.runner.declaration import (
     spawn_message,
     stop_settings,
 )
-from holdfast.engine.runner.environment import Environment
+from holdfast.engine.runner.environment import RunnerEnvironment
 from holdfast.engine.runner.live_run import LiveRun
 from holdfast.rules import health
 from holdfast.rules.health import Condition
@@ -50,7 +50,7 @@ class RunSlot:
     def __init__(
         self,
         runner: Runner,
-        environment: Environment,
+        environment: RunnerEnvironment,
         run: LiveRun,
         *,
         launched: ServiceSpec | None,

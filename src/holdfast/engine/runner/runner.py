@@ -26,7 +26,7 @@ from holdfast.adapters.run_ids import new_run_id
 from holdfast.adapters.store.state_tables import ServiceRecord
 from holdfast.engine.runner import exits, views
 from holdfast.engine.runner.declaration import Declaration, Overrides
-from holdfast.engine.runner.environment import Environment
+from holdfast.engine.runner.environment import RunnerEnvironment
 from holdfast.engine.runner.facts import Facts
 from holdfast.engine.runner.live_run import LastExit, LiveRun
 from holdfast.engine.runner.memory import ServiceMemory
@@ -86,7 +86,7 @@ class Runner:
     def __init__(
         self,
         declaration: Declaration,
-        environment: Environment,
+        environment: RunnerEnvironment,
         *,
         new_future: NewFuture,
         on_failed: Callable[[Runner], None],

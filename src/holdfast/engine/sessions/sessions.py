@@ -18,7 +18,7 @@ from holdfast.adapters import sessions
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.sessions import SessionStore, StoredSession
 from holdfast.engine.roster import Roster
-from holdfast.engine.runner.environment import Environment, PendingCall
+from holdfast.engine.runner.environment import PendingCall, RunnerEnvironment
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.sessions.ownership import Ownership, is_wanted
 from holdfast.rules import sessions as rules
@@ -84,7 +84,7 @@ class Sessions:
 
     def __init__(
         self,
-        environment: Environment,
+        environment: RunnerEnvironment,
         store: SessionStore,
         roster: Roster,
         runs: Mapping[str, Mapping[str, Any]],

@@ -60,7 +60,7 @@ class DependencyEntry(NamedTuple):
         )
 
 
-class Dependencies(Kind):
+class DependencyList(Kind):
     """Names of services, or a mapping from names to conditions."""
 
     wanted = "a list of services"

@@ -17,7 +17,7 @@ import msgspec
 from holdfast.adapters.config.document import ListNode, Node, Scalar, Table, TableEntry
 from holdfast.adapters.config.keys.commands import Recovery
 from holdfast.adapters.config.keys.dependencies import (
-    Dependencies,
+    DependencyList,
     check_dependencies,
     dependencies_of,
 )
@@ -233,7 +233,7 @@ SERVICE = Block(
             "What `up` does with a process left from before a crash of everything.",
         ),
         Key("essential", Boolean(), "Its failure ends the whole Holdfast."),
-        Key("depends_on", Dependencies(), "Services to start before it."),
+        Key("depends_on", DependencyList(), "Services to start before it."),
         Key("tags", ListOf(Label()), "Words by which verbs find it, as `tag:WORD`."),
         Key("instances", COUNT, "How many of it run, as NAME@1, NAME@2 …"),
         Key("overlap", Boolean(), "A rolling restart starts the new run beside the old."),

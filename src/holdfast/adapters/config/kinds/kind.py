@@ -29,7 +29,7 @@ SERVICE_KEYS = ("services.", "supervisor.services.")
 INTERPOLATED: Schema = {"$ref": "#/$defs/interpolated"}
 
 
-class Origin(NamedTuple):
+class OverrideOrigin(NamedTuple):
     """Where a setting was given that overrides the file: an option or a variable."""
 
     source: Literal["command_line", "environment"]
@@ -57,7 +57,7 @@ class Reading:
         """Values of texts without variables. Large files repeat the same texts many times."""
         self.root: Values | None = None
         """The keys at the top of the document, once they are read."""
-        self.overridden: dict[str, Origin] = {}
+        self.overridden: dict[str, OverrideOrigin] = {}
         """Settings that the command line or the environment gives."""
         self.profiles: tuple[str, ...] | None = None
         """The profiles that are wanted now; None: as the document says."""
