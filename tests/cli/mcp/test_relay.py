@@ -472,3 +472,20 @@ def test_a_stream_is_told_of_other_tools(doors: Doors, assistant: Assistant) -> 
     told = assistant.hear()
     assert told["method"] == "notifications/tools/list_changed"
     assert told["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": 5}
+
+
+def test_a_call_does_not_pay_for_the_way_to_the_gate(doors: Doors, assistant: Assistant) -> None:
+    """Its time begins when a gate gets it, and goes on when that gate dies."""
+    assistant.say(INITIALIZE)
+    assistant.hear()
+    assistant.say(call(2))
+    asked = time.monotonic()
+    time.sleep(0.5)
+    gate = doors.accept()
+    gate.answer(gate.hear(), {"protocolVersion": "2025-11-25"})
+    first = gate.hear()
+    assert first["params"]["_meta"]["io.holdfast/began"] > asked + 0.3
+    gate.die()
+    gate = doors.accept()
+    gate.answer(gate.hear(), {"protocolVersion": "2025-11-25"})
+    assert gate.hear() == first

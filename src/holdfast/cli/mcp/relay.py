@@ -53,6 +53,8 @@ NOT_AVAILABLE = -32001
 INVALID_REQUEST = -32600
 LONGEST_REQUEST = 8 * 1024 * 1024 - 64 * 1024
 """The supervisor refuses a longer line."""
+MOST_FORGIVEN_SECONDS = 6.0
+"""Clients give up at 60 seconds, and a call may take 54."""
 MOST_HELD = 2 * LONGEST_REQUEST
 NO_RESOURCES: Message = {"resources": [], "ttlMs": 0, "cacheScope": "private"}
 """Where nothing runs, there are none."""
@@ -90,6 +92,8 @@ class Relay:
         self._open: dict[str, bytes] = {}
         """Requests that are not answered yet, by their id as JSON, in order."""
         self._tries: dict[str, int] = {}
+        self._unsent: dict[str, float] = {}
+        """Calls that no gate was sent yet, and since when they wait for one."""
         self._asked: set[str] = set()
         """Ids of the gate's requests to the client."""
         self._questions: dict[str, str] = {}
@@ -225,6 +229,8 @@ class Relay:
                 self._write(_answer(number, result))
                 return
         self._open[number] = line
+        if self._sock is None and method == "tools/call":
+            self._unsent[number] = time.monotonic()
         self._send(line)
 
     def _key_of(self, params: Message) -> str:
@@ -413,6 +419,8 @@ class Relay:
                 continue
             if number in self._acknowledged:
                 self._relistened.add(number)
+            if (asked := self._unsent.pop(number, None)) is not None:
+                line = self._open[number] = _begun_later(line, asked)
             self._sock.sendall(line + b"\n")
 
     def _repeat(self, line: bytes) -> None:
@@ -487,6 +495,7 @@ class Relay:
         """Forget a request that is over; returns whether it was open."""
         self._acknowledged.discard(number)
         self._tries.pop(number, None)
+        self._unsent.pop(number, None)
         return self._open.pop(number, None) is not None
 
 
@@ -497,6 +506,14 @@ def _answer(number: str, result: Message) -> bytes:
 def _form(request: Message) -> Message:
     """Return what a result of the request's revision begins with."""
     return {"resultType": "complete"} if is_modern(request.get("params") or {}) else {}
+
+
+def _begun_later(line: bytes, asked: float) -> bytes:
+    """Return a call as if it began now: it does not pay for the time that it waited for a gate,
+    unless that was so long that its client would give up."""
+    message = loads(line)
+    message["params"]["_meta"][BEGAN] = min(time.monotonic(), asked + MOST_FORGIVEN_SECONDS)
+    return encoded(message)
 
 
 def _starts_holdfast(line: bytes) -> bool:
