@@ -42,7 +42,7 @@ DOORS: dict[str, frozenset[Door]] = {
     "create_login": frozenset({Door.CLI}),
     "run": frozenset({Door.CLI, Door.MCP}),
     "open_terminal": frozenset({Door.CLI, Door.REST, Door.WEBSOCKET, Door.TCP}),
-    "open_output": frozenset({Door.CLI, Door.WEBSOCKET, Door.REST}),
+    "open_output": frozenset({Door.CLI, Door.WEBSOCKET, Door.REST, Door.MCP}),
     "log_in": frozenset({Door.REST}),
     "log_out": frozenset({Door.REST}),
     "hand_over": frozenset({Door.REST}),

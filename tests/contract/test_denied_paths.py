@@ -40,6 +40,7 @@ ELSEWHERE: dict[tuple[str, str], str] = {
     ("upgrade", "import_path"): "at this machine only, by its owner",
     ("execute_command", "command"): "the same as custom_command; a line says its name there",
     ("logs", "cursor"): "a place in a log",
+    ("wait", "cursor"): "a place in a log",
     ("search_logs", "cursor"): "a place in a log",
     ("git_diff", "cursor"): "a place in an answer",
     ("git_log", "cursor"): "a place in an answer",

@@ -25,6 +25,13 @@ _BATCH_BYTES = 512 * 1024
 _MOST_READ_BYTES = 4 * 1024 * 1024
 
 
+def parse_cursor(text: str) -> Cursor:
+    try:
+        return cursors.decode(text)
+    except CursorError as error:
+        raise UsageError(str(error), "use a cursor that an answer gave") from None
+
+
 class LogQuery:
     """What a `logs` command asks for, read in bounded batches."""
 
@@ -34,10 +41,7 @@ class LogQuery:
         until = span.end if span is not None else None
         self.is_done = command.run is not None and span is None
         if command.cursor is not None:
-            try:
-                start = cursors.decode(command.cursor)
-            except CursorError as error:
-                raise UsageError(str(error), "use a cursor that an answer gave") from None
+            start = parse_cursor(command.cursor)
         elif command.run is not None:
             start = span.start if span is not None else reader.start_of(command.run)
         elif command.since is not None:
@@ -137,10 +141,14 @@ class RunLines:
         run: int,
         expression: str,
         redactor: LineRedactor | None = None,
+        start: Cursor | None = None,
     ) -> None:
         self._run = run
         reader = Reader(directory, service)
-        self._follower = LineFollower(reader, reader.start_of(run), is_joined=True)
+        begin = start or reader.start_of(run)
+        if redactor is not None:
+            redactor.begin_at(reader, begin)
+        self._follower = LineFollower(reader, begin, is_joined=True)
         self._texts = LineTexts(expression)
         self._matching = None if redactor is None else MatchingLines(reader, redactor, self._texts)
         self._rest: Iterator[Entry] | None = None

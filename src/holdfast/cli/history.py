@@ -248,7 +248,7 @@ def _run_row(run: dict[str, Any]) -> tuple[str, ...]:
     options=(
         Option(
             "--for",
-            "running (default), ready, healthy, exited, log:REGEX or silent:SECONDS",
+            "running (default), ready, healthy, exited, gone, log:REGEX or silent:SECONDS",
             "WHAT",
         ),
         Option("--timeout", "give up after this; 30s by default", "TIME", "duration"),

@@ -490,6 +490,27 @@ def _pidfd_signal(fd: int, number: int, flags: int = 0) -> bool:
         return False
 
 
+def terminal_size(pid: int) -> tuple[int, int] | None:
+    """Return columns and rows of the terminal that is a process's standard input; None if it is
+    none or the system does not tell."""
+    import termios
+
+    path = f"/proc/{pid}/fd/0"
+    try:
+        if not os.readlink(path).startswith("/dev/pts/"):
+            return None
+        fd = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        rows, columns = struct.unpack("HHHH", fcntl.ioctl(fd, termios.TIOCGWINSZ, bytes(8)))[:2]
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return (columns, rows) if columns and rows else None
+
+
 # The machine
 
 

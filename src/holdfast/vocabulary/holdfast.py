@@ -130,6 +130,7 @@ class Run(Command, frozen=True, kw_only=True):
     toolset = "process"
     mcp_setting = "run"
     path_fields = frozenset({"working_dir"})
+    masked = frozenset({"input"})
     carries_commands = True
     permission = Permission.ADMINISTER
     effect = Effect.CHANGES
@@ -144,6 +145,8 @@ class Run(Command, frozen=True, kw_only=True):
     restart_policy: Literal["always", "on_failure", "never"] = "on_failure"
     terminal: bool = False
     stdin: Literal["null", "pipe"] = "null"
+    input: str | None = None
+    """What is written to its standard input, which then ends; base64."""
     wait: bool = True
     task: bool = False
     """It is expected to end: no exit code is a failure, nothing is alerted or tried again."""

@@ -46,6 +46,8 @@ class OutputGrant(Result, frozen=True, kw_only=True):
     seq: int
     """Events with larger numbers tell what changed since."""
     hides: int = 0  # another number when other values must be hidden in what is read
+    size: tuple[int, int] | None = None
+    """Columns and rows of its terminal, while it runs and the system tells."""
 
 
 class LogPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +114,7 @@ class OpenOutput(Command, frozen=True, kw_only=True):
     permission = Permission.VIEW
     effect = Effect.READS
     answers = OutputGrant
-    doors = frozenset({Door.CLI, Door.WEBSOCKET, Door.REST})
+    doors = frozenset({Door.CLI, Door.WEBSOCKET, Door.REST, Door.MCP})
     reads_content = True
     streams = True
     service: str

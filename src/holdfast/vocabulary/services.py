@@ -358,14 +358,16 @@ class Environment(Command, frozen=True, kw_only=True):
 
 
 class Wait(Command, frozen=True, kw_only=True):
-    """Wait until a service is `running`, `ready`, `healthy`, has `exited`, printed a line that
-    matches `log:REGEX`, or printed nothing for `silent:SECONDS`; at most `timeout` seconds.
+    """Wait until a service is `running`, `ready`, `healthy`, has `exited`, is `gone` with all that
+    it left in the background, printed a line that matches `log:REGEX`, or printed nothing for
+    `silent:SECONDS`; at most `timeout` seconds.
 
     Without probes, ready and healthy mean that it runs.
 
     A line counts from the start of the service's current run; an unfinished one, such as a
     prompt, once nothing more came for 0.2 s. The expression matches lines as they are shown,
-    without colours and control sequences; with `raw`, their bytes.
+    without colours and control sequences; with `raw`, their bytes. With a `cursor`, as an answer
+    about its output gave it, only what is printed behind it counts.
     """
 
     name = "wait"
@@ -377,6 +379,7 @@ class Wait(Command, frozen=True, kw_only=True):
     service: str
     condition: str = "running"
     raw: bool = False
+    cursor: str | None = None
     timeout: float = 30.0
 
 

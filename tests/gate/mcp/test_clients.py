@@ -15,7 +15,7 @@ CALLS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "logs": ({"name": "web"}, ("hello", "next cursor")),
     "wait": ({"names": ["web"], "until": "log", "pattern": "^hel"}, ("met", "hello")),
     "run": ({"argv": ["sh", "-c", "echo out; exit 4"]}, ("exit code 4", "out")),
-    "send": ({"name": "cat", "text": "echo me", "key": "enter"}, ("echo me", "next cursor")),
+    "send": ({"name": "cat", "text": "echo me", "keys": "enter"}, ("echo me", "next cursor")),
     "read": ({"path": "a.txt"}, ("1\tone", "etag")),
     "edit": (
         {"path": "a.txt", "edits": [{"old": "two", "new": "2"}], "dry_run": True},

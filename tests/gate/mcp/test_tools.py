@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import os
 import re
 from typing import Any
 
@@ -45,9 +47,7 @@ def test_every_tool_is_a_union_of_commands() -> None:
 TOOLLESS = {
     "resize": "a tool has no window; `attach` sends it",
     "execute_command": "`run` does more, and what it starts can be waited for",
-    "apply_patch": "`edit` says which piece did not fit, and models write few patches that fit",
-    "undo_files": "a checkpoint brings files back, also what a program changed",
-    "file_changes": "it lists what `undo_files` takes",
+    "file_changes": "`edit` and `write` name each change, and `undo: last` needs no name",
 }
 """Commands with a toolset that no tool gives, and why."""
 
@@ -187,7 +187,7 @@ def test_typing_into_a_service(assistants: McpHold) -> None:
     """What it printed then is told."""
 
     async def story(client: Any) -> None:
-        sent = await client.call_tool("send", {"name": "cat", "text": "echo me", "key": "enter"})
+        sent = await client.call_tool("send", {"name": "cat", "text": "echo me", "keys": "enter"})
         assert "echo me" in text_of(sent)
 
     assistants.talk(story)
@@ -406,7 +406,7 @@ def test_finished_tasks_leave_status(assistants: McpHold) -> None:
             r"^-- \d+ finished tasks; names shows them: .*task-two", shown, re.MULTILINE
         )
         named = text_of(await client.call_tool("status", {"names": ["task-one"]}))
-        assert re.search(r"^task-one +exited", named)
+        assert re.search(r"^task-one +exited", named, re.MULTILINE)
 
     assistants.talk(story)
 
@@ -466,5 +466,108 @@ def test_detail_shows_the_last_lines(assistants: McpHold) -> None:
     async def story(client: Any) -> None:
         shown = text_of(await client.call_tool("status", {"names": ["long"], "detail": True}))
         assert 15 <= sum(line.isdigit() for line in shown.splitlines()) <= 20
+
+    assistants.talk(story)
+
+
+PATCH = """\
+diff --git a/first.txt b/moved/first.txt
+similarity index 50%
+rename from first.txt
+rename to moved/first.txt
+--- a/first.txt
++++ b/moved/first.txt
+@@ -1,2 +1,2 @@
+ one
+-two
++TWO
+diff --git a/second.txt b/second.txt
+deleted file mode 100644
+--- a/second.txt
++++ /dev/null
+@@ -1 +0,0 @@
+-gone
+diff --git a/third.txt b/third.txt
+new file mode 100644
+--- /dev/null
++++ b/third.txt
+@@ -0,0 +1 @@
++new
+"""
+
+
+def test_a_patch_of_several_files_and_back(assistants: McpHold) -> None:
+    """Changed and moved, deleted, made: all or none of it; and taken back."""
+    project = assistants.project
+    (project / "first.txt").write_text("one\ntwo\n")
+    (project / "second.txt").write_text("gone\n")
+
+    async def story(client: Any) -> None:
+        async def edit(**given: Any) -> str:
+            return text_of(await client.call_tool("edit", given))
+
+        tried = await edit(patch=PATCH, dry_run=True)
+        assert "dry run" in tried
+        assert (project / "second.txt").exists()
+        done = await edit(patch=PATCH)
+        assert "renamed moved/first.txt (was first.txt) +1 -1" in done
+        assert "deleted second.txt" in done
+        assert "created third.txt" in done
+        assert (project / "moved" / "first.txt").read_text() == "one\nTWO\n"
+        assert not (project / "first.txt").exists()
+        again = await client.call_tool("edit", {"patch": PATCH})
+        assert again.is_error
+        change = done.rpartition("undo ")[2]
+        assert change in await edit(undo="last", dry_run=True)
+        assert "undone:" in await edit(undo=change)
+        assert (project / "first.txt").read_text() == "one\ntwo\n"
+        assert (project / "second.txt").read_text() == "gone\n"
+        assert not (project / "third.txt").exists()
+        one = {"old": "two", "new": "2"}
+        assert ", undo " in await edit(path="first.txt", edits=one)
+        assert "one of them" in await edit(path="first.txt")
+        assert "one of them" in await edit(patch=PATCH, undo="last")
+
+    assistants.talk(story)
+
+
+def test_an_image_is_an_image(assistants: McpHold) -> None:
+    """With its size and type beside it; what only has the name of one is text."""
+    pixel = base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABpfZFQAAAAABJRU5ErkJggg=="
+    )
+    (assistants.project / "dot.png").write_bytes(pixel)
+    (assistants.project / "noise.png").write_bytes(pixel + os.urandom(200_000))
+    (assistants.project / "words.png").write_text("no image\n")
+
+    async def story(client: Any) -> None:
+        for name in ("dot.png", "noise.png"):
+            read = await client.call_tool("read", {"path": name})
+            assert "image/png" in text_of(read)
+            image = read.content[1]
+            assert image.mime_type == "image/png"
+            assert base64.b64decode(image.data) == (assistants.project / name).read_bytes()
+        words = await client.call_tool("read", {"path": "words.png"})
+        assert "no image" in text_of(words)
+        assert len(words.content) == 1
+
+    assistants.talk(story)
+
+
+def test_a_long_line_is_read_on(assistants: McpHold) -> None:
+    """Piece by piece, as each answer says."""
+    line = "".join(f"<{number}>" for number in range(5_000))
+    (assistants.project / "wide.txt").write_text(f"{line}\nnext\n")
+
+    async def story(client: Any) -> None:
+        told, given = "", {"path": "wide.txt"}
+        while "<4999>" not in told:
+            text = text_of(await client.call_tool("read", given))
+            told += text.partition("```\n")[2].partition("\n```")[0].removeprefix("1\t")
+            found = re.search(r"from_byte (\d+) goes on within it", text)
+            if found is None:
+                break
+            given = {"path": "wide.txt", "from_byte": int(found[1])}
+        assert told.partition("\n")[0] == line
 
     assistants.talk(story)

@@ -36,7 +36,7 @@ from holdfast.rules.authority.tokens import is_given as is_given_to
 from holdfast.rules.secrets import may_read_values
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.command import Done, Door
-from holdfast.vocabulary.errors import Failed, Refused, UsageError
+from holdfast.vocabulary.errors import Failed, HoldfastError, Refused, UsageError
 from holdfast.vocabulary.holdfast import (
     Adopt,
     Hello,
@@ -232,7 +232,7 @@ async def run(context: Context, command: Run, actor: Actor) -> RunResult:
             confined_to=confined_to,
             restart_policy="never" if command.task else command.restart_policy,
             terminal=command.terminal,
-            stdin=command.stdin,
+            stdin=command.stdin if command.input is None else "pipe",
             origin="run",
             **(as_task if command.task else {}),
         )
@@ -242,8 +242,22 @@ async def run(context: Context, command: Run, actor: Actor) -> RunResult:
             await context.survivors.settle_strangers()
     claim(context, [name], actor, keep=command.keep)
     outcomes = await context.roster.start([name], wait=command.wait)
+    if command.input is not None and outcomes[name].outcome != "already_running":
+        await _give_input(context, name, command.input)
     told = await with_last_lines(context, outcomes)
     return RunResult(service=name, outcome=told[name])
+
+
+async def _give_input(context: Context, name: str, data: str) -> None:
+    """Write to its standard input and end that. What has ended already wanted none."""
+    run = context.roster.runners[name].run
+    if run is None:
+        return
+    try:
+        await context.link.ask({"do": "write", "run_id": run.run_id, "data": data, "eof": True})
+    except HoldfastError:
+        if context.roster.runners[name].run is run:
+            raise
 
 
 def _check_the_name_is_free(runner: Runner, command: Run, actor: Actor) -> None:
@@ -253,12 +267,12 @@ def _check_the_name_is_free(runner: Runner, command: Run, actor: Actor) -> None:
     if spec.origin != "run" and not (spec.origin == "adopted" and actor.door is Door.CLI):
         raise Refused(
             f"{runner.name} is a service of the configuration",
-            "start it, or choose another name (--name)",
+            "start it, or choose another name",
         )
     if runner.run is not None and spec.argv != tuple(command.argv):
         raise Failed(
             f"{runner.name} runs another program",
-            "choose another name (--name), or stop it first",
+            "choose another name, or stop it first",
         )
 
 

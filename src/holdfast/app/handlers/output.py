@@ -18,6 +18,7 @@ from holdfast.app.registry import handles
 from holdfast.logbook.cursors import encode
 from holdfast.logbook.entries import Line, Note
 from holdfast.logbook.plain_text import shown
+from holdfast.system.processes import terminal_size
 from holdfast.vocabulary.command import Done
 from holdfast.vocabulary.errors import Failed, NotFound, UsageError
 from holdfast.vocabulary.output import (
@@ -182,6 +183,7 @@ async def _grant(context: Context, command: OpenOutput) -> OutputGrant:
         reason=status.reason,
         seq=seq,
         hides=context.secrets.number,
+        size=terminal_size(status.pid) if status.terminal and status.pid is not None else None,
     )
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 import holdfast
 from holdfast.adapters import processes
-from holdfast.adapters.output import RunLines
+from holdfast.adapters.output import RunLines, parse_cursor
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.search.matcher import Matcher, check_expression
 from holdfast.app.context import Context
@@ -325,12 +325,14 @@ async def _until_met(context: Context, runner: Runner, command: Wait) -> tuple[b
         return await _until_judged(runner, condition), None
     if condition == "exited":
         return await _until(runner, _ENDED), None
+    if condition == "gone":
+        return await _until_gone(runner), None
     if condition.startswith("log:"):
-        line = await _until_line(context, runner, condition[4:], is_raw=command.raw)
+        line = await _until_line(context, runner, condition[4:], command)
         return line is not None, line
     if condition.startswith("silent:"):
         return await _until_silent(context, runner, _seconds(condition[7:])), None
-    hint = "running, ready, healthy, exited, log:REGEX or silent:SECONDS"
+    hint = "running, ready, healthy, exited, gone, log:REGEX or silent:SECONDS"
     raise UsageError(f'no condition "{condition}"', hint)
 
 
@@ -368,6 +370,13 @@ async def _until(
     return True
 
 
+async def _until_gone(runner: Runner) -> bool:
+    """Wait until no process of it is left, in the background neither."""
+    while runner.has_processes and not runner.is_removed:
+        await runner.next_change()
+    return True
+
+
 async def _until_judged(runner: Runner, condition: str) -> bool:
     """Wait until its probes say so; without probes, until it runs."""
     while not is_met(runner, condition):
@@ -387,15 +396,16 @@ def is_met(runner: Runner, condition: str) -> bool:
 
 
 async def _until_line(
-    context: Context, runner: Runner, expression: str, *, is_raw: bool
+    context: Context, runner: Runner, expression: str, command: Wait
 ) -> str | None:
-    """Return the first line that matches, from the start of the current run on. Reads on whenever
-    the log grew. When nothing comes, tries the unfinished line."""
+    """Return the first line that matches, from the start of the current run or the cursor on.
+    Reads on whenever the log grew. When nothing comes, tries the unfinished line."""
     check_expression(expression)
-    number = max(runner.number, 1)
+    is_raw, number = command.raw, max(runner.number, 1)
     # Redacted first: nobody can find out a secret by asking what it matches.
     place = (context.logs, runner.name, number, expression)
-    lines = await context.in_thread(RunLines, *place, LineRedactor())
+    start = None if command.cursor is None else parse_cursor(command.cursor)
+    lines = await context.in_thread(RunLines, *place, LineRedactor(), start)
     subscription = context.subscriptions.subscribe([runner.name])
     is_silent = False
     try:

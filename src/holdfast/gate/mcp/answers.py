@@ -42,12 +42,21 @@ _VERB = re.compile(r"`holdfast ([a-z]+)[^`]*`")
 _USELESS = "see the reference of"
 
 
+class Image(NamedTuple):
+    """A picture, which clients show to their model as one."""
+
+    base64: str
+    kind: str
+    """Its media type."""
+
+
 class Answer(NamedTuple):
     """A tool's answer. It has no structured content beside its text: clients disagree about which
     of the two their model sees, and one form cannot say less than the other."""
 
     text: str
     is_error: bool = False
+    image: Image | None = None
 
 
 def awaits_approval(notice: dict[str, Any]) -> Answer:

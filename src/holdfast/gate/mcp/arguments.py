@@ -6,6 +6,7 @@ word of a schema costs tokens in each conversation.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -64,8 +65,13 @@ def _properties(value: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
     return {name: _plain(schema, parts) for name, schema in value.items()}
 
 
-def parse(kind: type[T], tool: str, arguments: dict[str, Any]) -> T:
-    """Return the arguments as the tool takes them; raises UsageError that a model can act on."""
+def parse(kind: type[T], tool: str, arguments: dict[str, Any]) -> tuple[T, list[str]]:
+    """Return the arguments as the tool takes them, and notes about what was changed in them; raises
+    UsageError that a model can act on.
+
+    What can only mean one thing is taken: one value where a list is wanted, a number beyond its
+    bounds, a number as text.
+    """
     known = kind.__struct_fields__
     for name in arguments:
         if name not in known:
@@ -73,14 +79,55 @@ def parse(kind: type[T], tool: str, arguments: dict[str, Any]) -> T:
             meant = f'; did you mean "{guess}"?' if guess else ";"
             listed = ", ".join(known) or "none"
             raise UsageError(f'{tool} has no argument "{name}"{meant} known: {listed}')
+    notes: list[str] = []
+    properties = _schema_of(kind)["properties"]
+    fitted = {
+        name: _fitted(name, value, properties[name], notes) for name, value in arguments.items()
+    }
     try:
-        return msgspec.convert(arguments, kind)
+        return msgspec.convert(fitted, kind, strict=False), notes
     except msgspec.ValidationError as error:
         raise UsageError(f"{tool}: {error}".replace("`$.", "`"), _choices(kind, error)) from None
+
+
+@lru_cache(maxsize=64)
+def _schema_of(kind: type[ToolArguments]) -> dict[str, Any]:
+    return schema_of(kind)
+
+
+def _fitted(name: str, value: Any, schema: dict[str, Any], notes: list[str]) -> Any:
+    if schema.get("type") == "array" and not isinstance(value, list):
+        return _as_list(value)
+    if schema.get("type") not in ("integer", "number"):
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if high is not None and value > high:
+        notes.append(f"{name} is at most {high:g}, which was used")
+        return type(value)(high)
+    if low is not None and value < low:
+        notes.append(f"{name} is at least {low:g}, which was used")
+        return type(value)(low)
+    return value
+
+
+def _as_list(value: Any) -> Any:
+    """Return one value as a list of it, and a list that was written as text as a list."""
+    if value is None:
+        return []
+    if isinstance(value, str) and value.startswith("["):
+        try:
+            found = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            found = None
+        if isinstance(found, list):
+            return found
+    return [value]
 
 
 def _choices(kind: type[ToolArguments], error: Exception) -> str:
     """Return the allowed words as a hint, where there is a list of them."""
     name = str(error).rpartition("`$.")[2].rstrip("`")
-    words = schema_of(kind)["properties"].get(name, {}).get("enum", ())
+    words = _schema_of(kind)["properties"].get(name, {}).get("enum", ())
     return f"one of: {', '.join(map(str, words))}" if words else ""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from holdfast.gate.mcp import answers
-from holdfast.gate.mcp.answers import Answer
+from holdfast.gate.mcp.answers import Answer, Image
 from holdfast.gate.mcp.arguments import ToolArguments
 from holdfast.gate.mcp.call import ToolCall
 from holdfast.gate.mcp.processes import MaxBytes
@@ -18,23 +19,37 @@ Etag = Annotated[str, Meta(description="refuse if the file is no longer this one
 _CURSOR = Meta(description="read on from here")
 
 
+_IMAGES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+}
+_MOST_IMAGE_BYTES = 3 * 1024 * 1024
+"""Clients refuse larger ones, and the supervisor's answers have a limit."""
+
+
 class ReadArguments(ToolArguments, frozen=True, kw_only=True):
     path: Annotated[str, Meta(description="file or folder, relative to the project")]
     offset: Annotated[int, Meta(ge=1, description="first line or entry")] | None = None
+    from_byte: Annotated[int, Meta(ge=0, description="to go on within a long line")] | None = None
     limit: Annotated[int, Meta(ge=1, le=5000)] = 400
     tail: Annotated[int, Meta(ge=1, le=5000, description="last lines instead")] | None = None
     max_bytes: MaxBytes = answers.DEFAULT_BYTES
 
 
 async def read(call: ToolCall, given: ReadArguments) -> Answer:
-    if given.offset is not None and given.tail is not None:
-        raise UsageError("read takes offset or tail, not both")
+    if sum(one is not None for one in (given.offset, given.tail, given.from_byte)) > 1:
+        raise UsageError("read takes offset, tail or from_byte, one of them")
     if given.path in ("", ".", "/"):
         return await _list_folder(call, given, "" if given.path != "/" else given.path)
     most = answers.bound_bytes(given.max_bytes)
     fields: dict[str, Any] = {"path": given.path, "max_bytes": most}
     if given.tail is not None:
         fields["tail"] = given.tail
+    elif given.from_byte is not None:
+        fields["from_byte"] = given.from_byte
     else:
         fields["limit"] = given.limit
         if given.offset is not None:
@@ -45,7 +60,21 @@ async def read(call: ToolCall, given: ReadArguments) -> Answer:
         if "list_files" not in error.hint:
             raise
         return await _list_folder(call, given, given.path)
+    kind = _IMAGES.get(os.path.splitext(given.path)[1].lower())
+    if kind is not None and found["encoding"] == "binary":
+        return await _image(call, given.path, kind, found)
     return Answer(_content(found, given, most))
+
+
+async def _image(call: ToolCall, path: str, kind: str, found: dict[str, Any]) -> Answer:
+    name = answers.escape_name(found["path"])
+    text = f"{name}, {found['size']} bytes, etag {found['etag']}, {kind}"
+    if found["size"] > _MOST_IMAGE_BYTES:
+        return Answer(f"{text}\n-- too large to be shown: at most {_MOST_IMAGE_BYTES} bytes")
+    whole = await call.ask(
+        "read_file", path=path, encoding="base64", from_byte=0, max_bytes=_MOST_IMAGE_BYTES
+    )
+    return Answer(text, image=Image(whole["content"], kind))
 
 
 def _content(found: dict[str, Any], given: ReadArguments, most: int) -> str:
@@ -79,14 +108,22 @@ def _content(found: dict[str, Any], given: ReadArguments, most: int) -> str:
         if size > most and place:
             last = None if first is None else first + place
             break
-        shown.append(line if size <= most else answers.shorten(line, most))
+        # A line that was cut says where it goes on, so nothing more of it is cut away here.
+        is_cut = bool(found.get("truncated")) and place == len(lines) - 1
+        shown.append(line if size <= most or is_cut else answers.shorten(line, most))
     end = ""
     if last is not None:
         end = f"\n-- goes on: offset {last}"
     elif found.get("truncated"):
         then = found.get("next_offset")
         then_line = f"; the next line is offset {(first or 0) + len(lines)}" if first else ""
-        end = f"\n-- goes on: offset {then}" if then else f"\n-- its last line is cut{then_line}"
+        byte = found.get("next_byte")
+        within = f": from_byte {byte} goes on within it" if byte is not None else ""
+        end = (
+            f"\n-- goes on: offset {then}"
+            if then
+            else f"\n-- its last line is cut{within}{then_line}"
+        )
     return f"{', '.join(head)}\n{answers.fence(shown)}{end}"
 
 
@@ -125,16 +162,38 @@ async def _list_folder(call: ToolCall, given: ReadArguments, path: str) -> Answe
 
 
 class EditArguments(ToolArguments, frozen=True, kw_only=True):
-    path: str
+    path: str | None = None
     edits: Annotated[
-        list[Edit],
-        Meta(min_length=1, description="old must match once, or all be true; all or none"),
-    ]
+        list[Edit], Meta(description="old must match once, or all be true; all or none")
+    ] = []
+    patch: (
+        Annotated[
+            str,
+            Meta(
+                description="or a unified diff of several files; git's headers make, delete, rename"
+            ),
+        ]
+        | None
+    ) = None
+    undo: (
+        Annotated[str, Meta(description="or a change to take back; `last`: your last one")] | None
+    ) = None
     etag: Etag | None = None
     dry_run: bool = False
 
 
 async def edit(call: ToolCall, given: EditArguments) -> Answer:
+    ways = [bool(given.edits), given.patch is not None, given.undo is not None]
+    if sum(ways) != 1:
+        raise UsageError("edit needs `edits`, `patch` or `undo`, one of them")
+    if given.etag is not None and not given.edits:
+        raise UsageError("only `edits` take an etag")
+    if given.patch is not None:
+        return await _apply_patch(call, given, given.patch)
+    if given.undo is not None:
+        return await _undo(call, given, given.undo)
+    if given.path is None:
+        raise UsageError("`edits` need a path")
     edits = [{"old": one.old, "new": one.new, "all": one.all} for one in given.edits]
     fields: dict[str, Any] = {"path": given.path, "edits": edits, "dry_run": given.dry_run}
     if given.etag is not None:
@@ -142,9 +201,41 @@ async def edit(call: ToolCall, given: EditArguments) -> Answer:
     done = await call.ask("edit_file", **fields)
     lines = answers.head_and_tail(done["diff"].splitlines(), answers.DEFAULT_BYTES)
     what = "would change" if given.dry_run else "changed"
-    etag = "" if given.dry_run else f", etag {done['etag']}"
+    etag = "" if given.dry_run else f", etag {done['etag']}{_undoes(done)}"
     path = answers.escape_name(done["path"])
     return Answer(f"{what} {path}{etag}\n{answers.fence(lines)}")
+
+
+def _undoes(done: dict[str, Any]) -> str:
+    return f", undo {done['change']}" if done.get("change") else ""
+
+
+async def _apply_patch(call: ToolCall, given: EditArguments, patch: str) -> Answer:
+    if given.path is not None:
+        raise UsageError("a patch names its files itself, so it takes no path")
+    done = await call.ask("apply_patch", patch=patch, dry_run=given.dry_run)
+    lines = ["dry run, nothing was changed:"] if given.dry_run else []
+    for one in done["files"]:
+        old = one.get("previous_path")
+        was = f" (was {answers.escape_name(old)})" if old else ""
+        counts = f" +{one.get('added', 0)} -{one.get('removed', 0)}"
+        etag = f", etag {one['etag']}" if one.get("etag") and not given.dry_run else ""
+        path = answers.escape_name(one["path"])
+        lines.append(f"{one['outcome']} {path}{was}{counts}{etag}")
+    return Answer("\n".join(lines) + (f"\n--{_undoes(done)[1:]}" if done.get("change") else ""))
+
+
+async def _undo(call: ToolCall, given: EditArguments, change: str) -> Answer:
+    fields: dict[str, Any] = {"dry_run": given.dry_run}
+    if change != "last":
+        fields["change"] = change
+    if given.path is not None:
+        fields["path"] = given.path
+    done = await call.ask("undo_files", **fields)
+    head = "would undo" if given.dry_run else "undone:"
+    lines = [f"{head} {done['undone']}"]
+    lines += [f"{one['outcome']} {answers.escape_name(one['path'])}" for one in done["files"]]
+    return Answer("\n".join(lines) + (f"\n--{_undoes(done)[1:]}" if done.get("change") else ""))
 
 
 class WriteArguments(ToolArguments, frozen=True, kw_only=True):
@@ -159,7 +250,8 @@ async def write(call: ToolCall, given: WriteArguments) -> Answer:
         fields["etag"] = given.etag
     done = await call.ask("write_file", **fields)
     path = answers.escape_name(done["path"])
-    return Answer(f"{done['outcome']} {path}: {done['bytes']} bytes, etag {done['etag']}")
+    facts = f"{done['bytes']} bytes, etag {done['etag']}{_undoes(done)}"
+    return Answer(f"{done['outcome']} {path}: {facts}")
 
 
 class SearchArguments(ToolArguments, frozen=True, kw_only=True):

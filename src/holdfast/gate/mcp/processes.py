@@ -1,14 +1,8 @@
-"""The tools about services and programs: status, control, logs, wait, run, send.
-
-A program that `run` starts is a supervised task, which goes on when the call is over.
-"""
+"""The tools about services: status, control, logs, wait."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
-import os
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -17,10 +11,10 @@ from holdfast.gate.mcp import answers
 from holdfast.gate.mcp.answers import Answer, rewrite_hint
 from holdfast.gate.mcp.arguments import ToolArguments
 from holdfast.gate.mcp.call import LONGEST_SECONDS, Identity, ToolCall
+from holdfast.gate.mcp.terminals import read_terminal, screen_text
 from holdfast.secrets.redaction import redact_arguments
 from holdfast.system import deadlines
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.names import is_service_name
 
 Seconds = Annotated[float, Meta(ge=0, le=LONGEST_SECONDS)]
 MaxBytes = Annotated[int, Meta(ge=200, le=answers.MOST_BYTES)]
@@ -34,9 +28,7 @@ _ANSWER_SECONDS = 2.0
 _AT_REST = ("pending", "stopped", "exited", "failed")
 _FINISHED = ("stopped", "exited")
 _MOST_FINISHED = 3
-_MOST_LINES = 2000
 _LONGEST_BANNER = 240
-_ENDED = ("exited", "failed", "stopped", "backoff")
 
 
 class StatusArguments(ToolArguments, frozen=True, kw_only=True):
@@ -234,10 +226,13 @@ class LogsArguments(ToolArguments, frozen=True, kw_only=True):
     raw: Annotated[bool, Meta(description="grep in bytes, with colours")] = False
     stream: Literal["both", "out", "err"] = "both"
     run: Annotated[int, Meta(description="number; -1 the newest; default all")] | None = None
+    screen: Annotated[bool, Meta(description="instead, its terminal's screen as text")] = False
     max_bytes: MaxBytes = answers.DEFAULT_BYTES
 
 
 async def logs(call: ToolCall, given: LogsArguments) -> Answer:
+    if given.screen:
+        return Answer(await screen_text(call, await read_terminal(call, given.name)))
     most = answers.bound_bytes(given.max_bytes)
     fields: dict[str, Any] = {"service": given.name}
     if given.stream != "both":
@@ -355,133 +350,3 @@ async def _last_words(call: ToolCall, name: str, count: int) -> list[str]:
     if not printed:
         return ["(it printed nothing)"]
     return ["last lines:", answers.fence(printed), f"-- next cursor {cursor}"]
-
-
-class RunArguments(ToolArguments, frozen=True, kw_only=True):
-    argv: Annotated[list[str], Meta(min_length=1, description="words; no shell")]
-    cwd: Annotated[str, Meta(description="relative to the project")] = ""
-    env: dict[str, str] = {}
-    timeout_s: Seconds = 25.0
-    name: str | None = None
-    keep: Annotated[bool, Meta(description="let it run on when you leave")] = False
-    max_bytes: MaxBytes = answers.DEFAULT_BYTES
-
-
-async def run(call: ToolCall, given: RunArguments) -> Answer:
-    name = given.name or _task_name(given)
-    begun = await call.ask(
-        "run",
-        argv=given.argv,
-        service=name,
-        working_dir=given.cwd,
-        environment=given.env,
-        task=True,
-        wait=False,
-        keep=given.keep,
-    )
-    joined = begun["outcome"]["outcome"] == "already_running"
-    timeout = call.remaining(given.timeout_s)
-    waiting = call.ask("wait", service=name, condition="exited", timeout=timeout)
-    await call.with_progress(waiting, min(given.timeout_s, LONGEST_SECONDS), f"{name} runs")
-    status = (await call.ask("status", services=[name]))["services"][name]
-    most = answers.bound_bytes(given.max_bytes)
-    fields: dict[str, Any] = {"run": status["run"]} if status.get("run") else {}
-    lines = await _output_of(call, {"service": name, "limit": _MOST_LINES, **fields}, most)
-    head = _run_head(name, status, joined)
-    text = f"{head}\n{answers.fence(lines)}" if lines else f"{head}\n(it printed nothing)"
-    is_error = status["status"] == "failed" and status.get("exit_code") is None
-    return Answer(text, is_error)
-
-
-async def _output_of(call: ToolCall, fields: dict[str, Any], most: int) -> list[str]:
-    """Return the whole output, or its beginning and, twice as long, its end, where results are."""
-    whole = await call.ask("logs", max_bytes=answers.MOST_BYTES, **fields)
-    lines = answers.show_lines(whole["lines"])
-    size = sum(len(line.encode("utf-8", "replace")) + 1 for line in lines)
-    if not whole["more"] and size <= most:
-        return lines
-    begun = await call.ask("logs", max_bytes=most // 4, **fields)
-    rest = {"service": fields["service"], "limit": _MOST_LINES, "tail": _MOST_LINES}
-    rest |= {"cursor": begun["cursor"], "max_bytes": answers.MOST_BYTES}
-    ended = await call.ask("logs", **rest)
-    lines = answers.show_lines(line for line in ended["lines"] if line.get("note") != "cut")
-    head = answers.show_lines(begun["lines"])
-    tail, _ = answers.newest_lines(lines, most - len("\n".join(head).encode("utf-8", "replace")))
-    between = f"-- lines left out: logs with cursor {begun['cursor']} reads on here --"
-    return [*head, between, *tail]
-
-
-def _run_head(name: str, status: dict[str, Any], joined: bool) -> str:
-    before = "joined what ran already; " if joined else ""
-    if status["status"] not in _ENDED:
-        return f"{before}{name} still runs (pid {status['pid']}): use wait, logs, control on it"
-    if status.get("exit_code") is not None:
-        return f"{before}exit code {status['exit_code']} ({name})"
-    return f"{before}{status.get('reason') or status['status']} ({name})"
-
-
-def _task_name(given: RunArguments) -> str:
-    """Return one name for the same program, folder and variables. A task that runs already is
-    joined, and its runs and their output are found under that name."""
-    word = os.path.basename(given.argv[0]).lower()
-    plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in word)
-    whole = "\0".join([*given.argv, "", given.cwd, *(f"{k}={v}" for k, v in given.env.items())])
-    digest = hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()[:4]
-    name = f"{plain.strip('-')[:40] or 'task'}-{digest}"
-    assert is_service_name(name)
-    return name
-
-
-KEYS = {
-    "enter": "\r",
-    "tab": "\t",
-    "escape": "\x1b",
-    "up": "\x1b[A",
-    "down": "\x1b[B",
-    "ctrl-c": "\x03",
-    "ctrl-d": "\x04",
-    "ctrl-z": "\x1a",
-}
-KeyName = Literal["enter", "tab", "escape", "up", "down", "ctrl-c", "ctrl-d", "ctrl-z"]
-_QUIET_SECONDS = 0.3
-
-
-class SendArguments(ToolArguments, frozen=True, kw_only=True):
-    name: str
-    text: str = ""
-    key: Annotated[KeyName, Meta(description="pressed after the text")] | None = None
-    wait_s: Annotated[float, Meta(ge=0, le=30)] = 2.0
-
-
-async def send(call: ToolCall, given: SendArguments) -> Answer:
-    if not given.text and given.key is None:
-        raise UsageError("there is nothing to send", "give text or key")
-    end = await call.ask("logs", service=given.name, tail=1, limit=1, max_bytes=200)
-    status = (await call.ask("status", services=[given.name]))["services"][given.name]
-    is_terminal = bool(status.get("terminal"))
-    fields: dict[str, Any] = {"service": given.name}
-    typed = given.text
-    if given.key is not None and not is_terminal:
-        # A pipe has no keys: closing it ends the input, and a newline ends a line.
-        if given.key == "ctrl-d":
-            fields["eof"] = True
-        elif given.key == "enter":
-            typed += "\n"
-        else:
-            raise UsageError(
-                f"{given.name} has no terminal, so there is no {given.key}",
-                "control with action signal reaches it",
-            )
-    elif given.key is not None:
-        typed += KEYS[given.key]
-    data = base64.b64encode(typed.encode("utf-8", "replace")).decode()
-    await call.ask("send_input", data=data, **fields)
-    if given.wait_s:
-        silent = {"condition": f"silent:{min(_QUIET_SECONDS, given.wait_s)}"}
-        await call.ask("wait", service=given.name, timeout=given.wait_s, **silent)
-    result = await call.ask(
-        "logs", service=given.name, cursor=end["cursor"], max_bytes=answers.DEFAULT_BYTES
-    )
-    lines, _ = answers.newest_lines(answers.show_lines(result["lines"]), answers.DEFAULT_BYTES)
-    shown = answers.fence(lines) if lines else "it printed nothing yet"
-    return Answer(f"{shown}\n-- next cursor {result['cursor']}")

@@ -138,9 +138,11 @@ async def _call_tool(ctx: Context, params: CallToolRequestParams) -> Any:
         meta.get(BEGAN),
     )
     try:
-        given = arguments.parse(tool.arguments, tool.name, params.arguments or {})
+        given, notes = arguments.parse(tool.arguments, tool.name, params.arguments or {})
         with anyio.fail_after(call.remaining(LONGEST_CALL)):
             answer = await tool.work(call, given)
+        if notes:
+            answer = answer._replace(text=f"{answer.text}\n-- {'; '.join(notes)}")
     except HoldfastError as error:
         answer = failure(error)
     except InputNeeded as needed:
@@ -171,6 +173,9 @@ def failure(error: HoldfastError) -> Answer:
 
 def _result(answer: Answer) -> dict[str, Any]:
     content = [{"type": "text", "text": answers.cap(answer.text)}]
+    if answer.image is not None:
+        image = {"type": "image", "data": answer.image.base64, "mimeType": answer.image.kind}
+        content.append(image)
     result: dict[str, Any] = {**COMPLETE, "content": content}
     if answer.is_error:
         result["isError"] = True

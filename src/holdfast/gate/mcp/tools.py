@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, get_type_hints
 
-from holdfast.gate.mcp import files, git, processes
+from holdfast.gate.mcp import files, git, processes, programs
 from holdfast.gate.mcp.answers import Answer
 from holdfast.gate.mcp.arguments import ToolArguments, schema_of
 from holdfast.gate.mcp.call import ToolCall
@@ -94,8 +94,8 @@ TABLE: tuple[Tool, ...] = (
     ),
     Tool(
         processes.logs,
-        "Output of a service, also after it ended.",
-        ("logs",),
+        "Output of a service, also after it ended; or the screen of its terminal.",
+        ("logs", "open_output"),
     ),
     Tool(
         processes.wait,
@@ -104,25 +104,28 @@ TABLE: tuple[Tool, ...] = (
         ("wait", "logs"),
     ),
     Tool(
-        processes.run,
-        "Run a program to its end and tell exit code and output. After timeout_s it goes on as "
-        "a supervised task for wait, logs, control.",
-        ("run", "wait", "status", "logs"),
+        programs.run,
+        "Run a command to its end and tell exit code and output, instead of a shell of your own. "
+        "After timeout_s it goes on as a supervised task for wait, logs, send, control. What it "
+        "leaves in the background ends with it.",
+        ("run", "wait", "status", "logs", "events", "open_output"),
     ),
     Tool(
-        processes.send,
-        "Type into a service's terminal or standard input; tells what it printed then.",
-        ("send_input", "logs", "status", "wait"),
+        programs.send,
+        "Type into a service's terminal or standard input; tells what it printed then, or the "
+        "screen of a full-screen program.",
+        ("send_input", "logs", "status", "wait", "open_output"),
     ),
     Tool(
         files.read,
-        "A file with line numbers and etag, or what is in a folder.",
+        "A file with line numbers and etag, an image, or what is in a folder.",
         ("read_file", "list_files"),
     ),
     Tool(
         files.edit,
-        "Replace pieces of a file; tells the diff and the new etag.",
-        ("edit_file",),
+        "Replace pieces of a file, or apply a patch to several files (all or nothing), or take a "
+        "change back; tells diff, etag and how to undo.",
+        ("edit_file", "apply_patch", "undo_files"),
     ),
     Tool(
         files.write,
