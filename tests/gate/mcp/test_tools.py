@@ -560,7 +560,7 @@ def test_a_long_line_is_read_on(assistants: McpHold) -> None:
     (assistants.project / "wide.txt").write_text(f"{line}\nnext\n")
 
     async def story(client: Any) -> None:
-        told, given = "", {"path": "wide.txt"}
+        told, given = "", dict[str, Any](path="wide.txt")
         while "<4999>" not in told:
             text = text_of(await client.call_tool("read", given))
             told += text.partition("```\n")[2].partition("\n```")[0].removeprefix("1\t")
