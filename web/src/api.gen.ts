@@ -1488,7 +1488,7 @@ export interface Commands {
     effect: "changes";
   };
   wait: {
-    takes: { service: string; condition?: string; raw?: boolean; timeout?: number; };
+    takes: { service: string; condition?: string; raw?: boolean; cursor?: string | null; timeout?: number; };
     answers: WaitResult;
     permission: "view";
     effect: "reads";
