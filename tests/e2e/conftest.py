@@ -3,6 +3,8 @@
 `hold` is one Holdfast for a module, `chromium` its browser; `visit` logs a person in with a
 profile of their own and watches their pages: an error on the console, a failed request or a request
 to another host fails the test. What a test provokes on purpose it announces with `Visitor.allow`.
+What the browser tells arrives only while the test asks it something: poll with calls of the page
+(`wait_for_selector`, `evaluate`), never with `page.url` or lists of events alone.
 """
 
 from __future__ import annotations
@@ -175,7 +177,8 @@ class Visitor:
         page.on("requestfailed", self._on_failed)
 
     def _on_console(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
+        # The software that draws instead of a graphics card tells how slow it is.
+        if message.type in ("error", "warning") and "GL Driver Message" not in message.text:
             self.faults.append(f"console: {message.text}")
 
     def _on_request(self, request: Request) -> None:

@@ -30,6 +30,12 @@ const table = {
     load: () => import("./pages/logs.tsx"),
     nav: { icon: "logs", key: "l" },
   },
+  terminals: {
+    path: "terminals/{service?}",
+    title: "Terminals",
+    load: () => import("./pages/terminals.tsx"),
+    nav: { icon: "terminal", key: "t", href: "terminals" },
+  },
   login: {
     path: "login",
     title: "Log in",

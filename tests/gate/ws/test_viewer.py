@@ -319,6 +319,9 @@ def test_one_keyboard(hold: Hold, up: Callable[..., Gate]) -> None:
         ):
             answer = await two.ask(event, {**second, **data})
             assert "somebody else has the keyboard" in answer["data"]["data"]["message"]
+        size = {"cols": 132, "rows": 43}
+        assert (await two.event("terminal:size"))["data"] == {**second, **size}
+        assert (await two.watch("sh", tail=0))["size"] == size
         await one.ask("terminal:input", {**first, "data": "aGkK", "encoding": "base64"})
         for ws in (one, two):
             seen = (await ws.output_until(b"said hi\r\n"))[0]

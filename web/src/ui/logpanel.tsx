@@ -436,9 +436,9 @@ function makeSteps(list: Held<LogList>, field: Held<HTMLInputElement>, names: ()
   const context = () => {
     const line = chosen();
     if (!line) return;
+    list.current?.showEverything();
+    list.current?.reveal(line);
     setQuery({ mode: null, level: null, stream: null });
-    // The list shows everything from the next frame on.
-    requestAnimationFrame(() => requestAnimationFrame(() => list.current?.reveal(line)));
   };
   const download = () => {
     const lines = (list.current?.shownLines() ?? []).map((line) => {

@@ -144,6 +144,13 @@ export class LogList {
     this.rebuild();
   }
 
+  /** Filter nothing, so that a line is seen among its neighbours. */
+  showEverything(): void {
+    this.query = { ...this.query, level: 0, stream: null };
+    this.isFilter = false;
+    this.rebuild();
+  }
+
   setLook(look: { isWrapped: boolean; isFolded: boolean; isUtc: boolean }): void {
     this.isWrapped = look.isWrapped;
     this.isFolded = look.isFolded;

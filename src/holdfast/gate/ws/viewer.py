@@ -60,6 +60,8 @@ class Keyboards:
     def __init__(self) -> None:
         self._holders: dict[str, Viewer] = {}
         self._viewers: dict[str, set[Viewer]] = {}
+        self._sizes: dict[str, TerminalSize] = {}
+        """The size that a viewer set last, while there are viewers."""
 
     def join(self, viewer: Viewer) -> None:
         self._viewers.setdefault(viewer.service, set()).add(viewer)
@@ -70,6 +72,19 @@ class Keyboards:
         viewers.discard(viewer)
         if not viewers:
             self._viewers.pop(viewer.service, None)
+            self._sizes.pop(viewer.service, None)
+
+    def size(self, service: str) -> TerminalSize | None:
+        return self._sizes.get(service)
+
+    def on_resized(self, viewer: Viewer, size: TerminalSize) -> None:
+        """Tell the others, whose terminals are to have the same size."""
+        viewers = self._viewers.get(viewer.service, set())
+        if viewer not in viewers:
+            return
+        self._sizes[viewer.service] = size
+        for other in list(viewers - {viewer}):
+            other.on_size(size)
 
     def holder(self, service: str) -> Viewer | None:
         return self._holders.get(service)
@@ -95,6 +110,11 @@ class Keyboards:
         holder = self._holders.get(service)
         for viewer in list(self._viewers.get(service, ())):
             viewer.on_keyboard(is_mine=viewer is holder, is_held=holder is not None)
+
+
+class TerminalSize(NamedTuple):
+    cols: int
+    rows: int
 
 
 class TerminalCommand(NamedTuple):
@@ -146,6 +166,7 @@ class Viewer:
     def describe(self) -> dict[str, Any]:
         """Return what the client learns when the session is created."""
         grant = self._grant
+        size = self._keyboards.size(self.service)
         return {
             "sessionId": self.identity,
             "number": self.number,
@@ -161,6 +182,7 @@ class Viewer:
             "bufferSize": self.window.size,
             "flushInterval": self.window.interval_ms,
             "keyboard": self._keyboards.holder(self.service) is not None,
+            "size": size._asdict() if size is not None else None,
         }
 
     def begin(self, on_end: OnEnd) -> None:
@@ -327,6 +349,8 @@ class Viewer:
             raise
         if not self._keyboards.take(self, force=True):
             raise UsageError("the session is closed")
+        if wanted.cols is not None and wanted.rows is not None:
+            self._keyboards.on_resized(self, TerminalSize(wanted.cols, wanted.rows))
 
     def release(self) -> None:
         self._keyboards.release(self)
@@ -334,6 +358,10 @@ class Viewer:
     def on_keyboard(self, *, is_mine: bool, is_held: bool) -> None:
         data = {"sessionId": self.identity, "mine": is_mine, "held": is_held}
         self._connection.post(frames.frame("terminal:keyboard", data))
+
+    def on_size(self, size: TerminalSize) -> None:
+        data = {"sessionId": self.identity, **size._asdict()}
+        self._connection.post(frames.frame("terminal:size", data))
 
     def _queue(self, command: TerminalCommand) -> None:
         if self._keyboards.holder(self.service) not in (None, self):
@@ -352,6 +380,8 @@ class Viewer:
                 if not self._keyboards.take(self):
                     raise _taken(self.service)
                 await self._connection.ask(command, fields)
+                if command == "resize":
+                    self._keyboards.on_resized(self, TerminalSize(fields["cols"], fields["rows"]))
             except HoldfastError as error:
                 if not was_mine:
                     self._keyboards.release(self)
