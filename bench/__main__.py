@@ -23,6 +23,7 @@ from typing import Any
 
 from bench import cases
 from bench.assistants import assistants
+from bench.fanout import many_viewers
 from bench.finding import Finding
 from bench.gate import rate, unharmed
 from bench.lab import sweep
@@ -46,6 +47,7 @@ CASES: dict[str, Callable[[int], Finding]] = {
     "mcp": assistants,
     "http": rate,
     "flooded": unharmed,
+    "fanout": many_viewers,
 }
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -17,8 +17,10 @@ SKIP_BYTES = 1024 * 1024
 class Follower:
     """A place in a service's log that moves on with its feed."""
 
-    def __init__(self, feed: OutputFeed, place: Cursor) -> None:
+    def __init__(self, feed: OutputFeed, place: Cursor, past_bytes: int = BLOCK_BYTES) -> None:
+        """While it is behind, it reads `past_bytes` at a time."""
         self.feed = feed
+        self._past_bytes = past_bytes
         self.place = place
         self.is_live = False
         """Whether it has reached the end of the log once."""
@@ -38,7 +40,7 @@ class Follower:
                 self._next_block = self.feed.join(self.place)
                 self._known = self.place
             if self._next_block is None:
-                block = await self.feed.read(self.place, BLOCK_BYTES)
+                block = await self.feed.read(self.place, self._past_bytes)
                 if block is not None:
                     return [block]
                 continue

@@ -2,8 +2,8 @@
 
 A feed reads a service's log for all viewers that keep up. It reads when one of them wants more
 and the shared watch has said that there is more. It keeps the newest blocks for viewers that are a
-little behind. A viewer that is further behind reads the log for itself, so a slow viewer slows
-nobody down and costs no memory.
+little behind. Viewers that are further behind read the log from their own place, so a slow viewer
+slows nobody down and costs no memory. Those at the same place share what they read, too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from functools import partial
 from typing import Any, TypeVar
 
 from holdfast.client.channel import Channel
@@ -22,6 +23,7 @@ from holdfast.gate import secrets
 from holdfast.gate.events import RETRY_SECONDS
 from holdfast.gate.output import read_in_thread
 from holdfast.gate.ws.output_blocks import BlockReader, OutputBlock
+from holdfast.gate.ws.past_blocks import PastBlocks
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.reader import Reader
 from holdfast.system import deadlines
@@ -76,9 +78,9 @@ class OutputFeeds:
         if channel is not None:
             await channel.close()
 
-    async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
+    async def in_thread(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Call a function that reads a log; raises Failed if the log cannot be read."""
-        return await read_in_thread(call, *arguments, threads=self._threads)
+        return await read_in_thread(partial(call, **named), *arguments, threads=self._threads)
 
 
 class OutputFeed:
@@ -108,6 +110,7 @@ class OutputFeed:
         self._directory = directory
         self._is_terminal = is_terminal
         self._reader = self._reader_at(end)
+        self._past = PastBlocks(feeds.in_thread, self._reader_at)
         self._held_since: float | None = None
         self._blocks: deque[OutputBlock] = deque()
         self._kept = 0
@@ -126,6 +129,7 @@ class OutputFeed:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._past.close()
         await self._feeds.in_thread(self._close)
 
     @property
@@ -174,8 +178,8 @@ class OutputFeed:
         return self._next - len(self._blocks) <= number < self._next
 
     async def read(self, place: Cursor, limit: int) -> OutputBlock | None:
-        """Read what comes after a place, for a viewer that is far from the end."""
-        return await self._feeds.in_thread(self._read_at, place, limit)
+        """Read what comes after a place, for viewers that are far from the end."""
+        return await self._past.read(place, limit)
 
     async def live_place(self) -> Cursor:
         """Return where a viewer continues that wants to see the newest output: a little before
@@ -186,13 +190,6 @@ class OutputFeed:
 
     async def present_end(self) -> Cursor:
         return await self._feeds.in_thread(Reader(self._directory, self.service).end)
-
-    def _read_at(self, place: Cursor, limit: int) -> OutputBlock | None:
-        reader = self._reader_at(place)
-        try:
-            return reader.read(limit, is_last=True)
-        finally:
-            reader.close()
 
     def _reader_at(self, place: Cursor) -> BlockReader:
         return BlockReader(self._directory, self.service, place, is_terminal=self._is_terminal)

@@ -43,6 +43,7 @@ _log = logging.getLogger("holdfast.gate")
 LAST_OUTPUT_SECONDS = 2.0
 MOST_STATUSES = 64
 MOST_INPUTS = 256
+PAST_BLOCK_BYTES = 64 * 1024
 SHORTEST_METRICS = 1.0
 
 OnEnd = Callable[["Viewer", str], None]
@@ -145,7 +146,9 @@ class Viewer:
         self.window = FlowWindow(wanted, BLOCK_BYTES)
         self.feed = feed
         self.feeds = [feed]
-        self._follower = Follower(feed, place)
+        # What is not acknowledged is bounded in small steps, the rest is sent in large ones.
+        past_bytes = PAST_BLOCK_BYTES if self.window.size is None else BLOCK_BYTES
+        self._follower = Follower(feed, place, past_bytes)
         self._wanted = wanted
         self._grant = grant
         self._connection = connection
