@@ -43,6 +43,15 @@ def test_what_is_in_order(project: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert [path.name for path in project.parent.iterdir()] == ["project"]
 
 
+def test_what_is_surely_not_meant(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A warning on standard error, beside the result; the exit code is that of success."""
+    (project / "other.yaml").write_text("services:\n  web: ls $HOME/*\n")
+    assert main(["check", "-c", "other.yaml"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "other.yaml is in order: 1 service\n  web\n"
+    assert "warning: other.yaml:2:8: services.web.command: without a shell" in said.err
+
+
 def test_every_mistake_at_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With its place and what to write; exit code 7."""
     text = "services:\n  web: {comand: x}\n  db: {command: y, stop: {grace: soon}}\n"

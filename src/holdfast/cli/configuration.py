@@ -79,6 +79,7 @@ def check(call: Call) -> int:
                 "groups": {name: list(members) for name, members in settings.groups.items()},
                 "workflows": list(settings.workflows),
                 "commands": list(settings.commands),
+                "warnings": list(project.warnings),
             }
         )
         return 0
@@ -86,6 +87,8 @@ def check(call: Call) -> int:
     call.say(f"{where} is in order: {screen.counted(len(names), 'service')}")
     for name in names:
         call.say(f"  {name}")
+    for warning in project.warnings:
+        call.note(f"warning: {warning}")
     return 0
 
 

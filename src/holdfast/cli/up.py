@@ -301,6 +301,8 @@ def _note_doors(call: Call) -> None:
 def _note_changes(call: Call, result: dict[str, Any]) -> None:
     if call.is_json:
         return
+    for warning in result.get("warnings") or ():
+        call.note(f"warning: {warning}")
     for name in result.get("stays_stopped") or ():
         call.note(f"{name} stays stopped, as it was; holdfast start {name} starts it")
     changed, removed = result.get("changed") or [], result.get("removed") or []

@@ -34,6 +34,15 @@ NICKNAMES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+RANGES = {
+    "second": "0–59",
+    "minute": "0–59",
+    "hour": "0–23",
+    "day-of-month": "1–31, or L for the last",
+    "month": "1–12, or JAN–DEC",
+    "day-of-week": "0–7 (0 and 7 are Sunday), or SUN–SAT",
+}
+"""The values of each field of a cron expression."""
 MOST_STEPS = 4000
 
 
@@ -67,7 +76,9 @@ def cron_of(text: str) -> str:
         CronSim(expression, datetime(2024, 1, 1)).__next__()  # noqa: DTZ001
     except CronSimError as error:
         field = str(error).removeprefix("Bad ")
-        raise ValueError(f'the {field} of "{text}" is not right; write "*/5 * * * *"') from None
+        known = RANGES.get(field)
+        span = f"it is {known}, as in" if known else "write"
+        raise ValueError(f'the {field} of "{text}" is not right; {span} "*/5 * * * *"') from None
     except StopIteration:
         raise ValueError(f'"{text}" is a time that never comes; write another') from None
     return expression

@@ -49,6 +49,8 @@ class UpResult(Result, frozen=True, kw_only=True):
     removed: list[str]
     stays_stopped: list[str] = []
     """Services that were stopped by hand and are left so, as was asked."""
+    warnings: list[str] = []
+    """What the configuration says and surely does not mean."""
     is_level_given: bool = False
     """Whether a level of Holdfast's own log was chosen, by whatever means."""
 

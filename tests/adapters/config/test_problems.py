@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,8 @@ import yaml
 
 from holdfast.adapters.config import load, load_project
 from holdfast.adapters.config.document import LARGEST_FILE
+from holdfast.adapters.config.keys.root import ROOT
+from holdfast.adapters.config.keys.services import SERVICE
 from holdfast.vocabulary.errors import ConfigError, UsageError
 
 
@@ -38,7 +41,7 @@ WEB = "services:\n  web:\n    command: x\n"
     [
         ("comand: y", 'services.web.comand: unknown key; did you mean "command"?'),
         ("cwd: y", 'services.web.cwd: unknown key; did you mean "working_dir"?'),
-        ("zzzzzz: y", "services.web.zzzzzz: unknown key; known keys: command, args"),
+        ("zzzzzz: y", "services.web.zzzzzz: unknown key; the nearest of "),
         ("pools: 3", "services.web.pools: unknown key"),
         (
             "restart: {delay: soon}",
@@ -46,10 +49,10 @@ WEB = "services:\n  web:\n    command: x\n"
             "write 5s, 200ms, 1h30m or a number of milliseconds",
         ),
         ("restart: {delay: -1}", '"-1" is negative'),
-        ("restart: {backoff: 1e999}", '"1e999" is too large; write a number of 1000 or less'),
+        ("restart: {backoff: 1e999}", '"1e999" is too large; write a number from 1 to 1000'),
         (
             f"start_retries: {'9' * 5000}",
-            "is too large; write a number of 9007199254740992 or less",
+            "is too large; write a number from 0 to 9007199254740992",
         ),
         (f"log: {{max_size: {'9' * 400}.5}}", "is too large; write fewer digits"),
         (f"stop: {{signal: {'9' * 5000}}}", "is not a signal; write SIGTERM"),
@@ -60,7 +63,7 @@ WEB = "services:\n  web:\n    command: x\n"
         ("user: no-such-user-here:0", '"no-such-user-here:0" is not a user of this machine'),
         ("user: 'root:'", '"" is not a group of this machine'),
         (f"cpu_limit: {'9' * 400}", "is out of range; write more than 0% and at most 1000000%"),
-        ("restart: {backoff: 0.5}", '"0.5" is too small; write a number of 1 or more'),
+        ("restart: {backoff: 0.5}", '"0.5" is too small; write a number from 1 to 1000'),
         ("restart: {jitter: 150%}", '"150%" is not between 0 and 1'),
         ("restart: {max_restarts: lots}", 'is not a whole number or "unlimited"'),
         ("restart: {delay: 9s, max_delay: 1s}", "max_delay (1s) is shorter than delay (9s)"),
@@ -450,7 +453,7 @@ def test_host_of_the_environment_is_told_by_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "keys"),
     [
-        ("services: {Web: {comand: x, stop: {grace: soon}}}", ["Web", "Web", "comand", "grace"]),
+        ("services: {Web: {comand: x, stop: {grace: soon}}}", ["Web", "comand", "grace"]),
         (
             "services: {Web: {command: x, restart_policy: always, restart: {policy: never}}}",
             ["Web", "restart_policy"],
@@ -486,3 +489,94 @@ def test_deep_json(tmp_path: Path) -> None:
     """Nesting is bounded in JSON too."""
     error = refused(tmp_path, "[" * 50_000 + "]" * 50_000, name="holdfast.json")
     assert "nested" in error.message
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("replicas: 2", "write instances: 3"),
+        ("numprocs: 2", "write instances: 3"),
+        ('cron: "* * * * *"', 'write schedule: "*/5 * * * *"'),
+        ("max_memory_restart: 1G", "write memory_limit: {size: 1GB, action: restart}"),
+        ("image: nginx", "Holdfast runs programs, not images"),
+        ("availability: {restart: always}", "write restart: {policy: on_failure"),
+        ("stopwaitsecs: 3", "write stop: {grace: 10s}"),
+        ("stdout_logfile: /tmp/x", "remove it: output is recorded"),
+        ("autorestart: true", 'did you mean "restart_policy"?'),
+    ],
+)
+def test_words_of_other_supervisors_are_known(tmp_path: Path, written: str, shown: str) -> None:
+    """Those of compose, process-compose, supervisord and pm2: one problem, with the way out."""
+    found = problems(tmp_path, f"services: {{web: {{command: x, {written}}}}}")
+    assert len(found) == 1
+    assert shown in found[0]["suggestion"]
+
+
+def test_advice_for_foreign_keys_is_right() -> None:
+    """No key of ours is called foreign, and what stands for one of ours exists."""
+    for block in (SERVICE, ROOT):
+        assert not block.keys.keys() & block.foreign.keys()
+        assert {one.instead for one in block.foreign.values()} - {""} <= block.keys.keys()
+
+
+def test_an_unknown_key_names_the_nearest_five(tmp_path: Path) -> None:
+    """Not all fifty."""
+    (found,) = problems(tmp_path, "services: {web: {command: x, zzzzzz: y}}")
+    assert found["suggestion"].count(",") == 4
+    (found,) = problems(tmp_path, "services: {web: {command: x, stop: {zzz: y}}}")
+    assert found["suggestion"] == "known keys: signal, grace"
+
+
+@pytest.mark.parametrize("key", ["comand", "cmd", "script", "image"])
+def test_one_mistake_is_one_problem(tmp_path: Path, key: str) -> None:
+    """A misspelt command is not also a missing one."""
+    assert len(problems(tmp_path, f"services: {{web: {{{key}: x}}}}")) == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "span"),
+    [
+        ('schedule: "61 * * * *"', "the minute of"),
+        ('schedule: "61 * * * *"', "it is 0–59"),
+        ('schedule: "0 25 * * *"', "it is 0–23"),
+        ('schedule: "0 0 0 * *"', "it is 1–31"),
+        ('schedule: "0 0 * 13 *"', "it is 1–12"),
+        ('schedule: "0 0 * * 9"', "it is 0–7"),
+        ("port: 99999", "from 1 to 65535"),
+        ("health_check: {http: http://x, retries: 0}", "from 1 to 1000"),
+    ],
+)
+def test_a_range_is_told(tmp_path: Path, written: str, span: str) -> None:
+    """Both ends, in the words of the field."""
+    (found,) = problems(tmp_path, f"services: {{web: {{command: x, {written}}}}}")
+    assert span in f"{found['message']}; {found['suggestion']}"
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        ("ls $HOME/*", "$HOME and $HOME/*"),
+        ('sh -c "ls $HOME"', None),
+        ("ls ~/x", "~/x"),
+        ("rm *.pyc", "*.pyc"),
+        ("ls '$HOME/*'", None),
+        ("python -m pytest -k '*x'", None),
+        ("tool --include=*.py http://x/*", None),
+        ("echo ${HOME}", None),
+    ],
+)
+def test_what_only_a_shell_replaces_is_a_warning(
+    tmp_path: Path, command: str, what: str | None
+) -> None:
+    """It can be meant so, and mostly is not."""
+    path = tmp_path / "holdfast.yaml"
+    path.write_text(json.dumps({"services": {"web": {"command": command}}}))
+    warnings = load(str(path), environ={"HOME": "/h"}).warnings
+    if what is None:
+        assert warnings == ()
+        return
+    (warning,) = warnings
+    assert f"the program gets {what} as it is written" in warning
+    assert "shell: true" in warning
+    path.write_text(json.dumps({"services": {"web": {"command": command, "shell": True}}}))
+    assert load(str(path), environ={}).warnings == ()

@@ -16,6 +16,8 @@ from holdfast.vocabulary.names import closest
 
 _HEAD = pattern(r"([A-Za-z_][A-Za-z0-9_]*)(:?[-?])?")
 _OPERATOR = pattern(r"&&|\|\|?|;|&|\d?>{1,2}(&\d)?|<{1,2}|\d?>{1,2}\S+")
+_VARIABLE = pattern(r"\$[A-Za-z_][A-Za-z0-9_]*")
+_PATTERN = pattern(r"~(/|$)|(?!\w+://)[^=:]*\*")
 _ASSIGNMENT = pattern(r"[A-Za-z_][A-Za-z0-9_]*=")
 _BLANK = " \t\r\n"
 DEEPEST_DEFAULT = 16
@@ -114,12 +116,15 @@ class CommandLineWords:
     """Splits one command line; quotes, backslashes and `${…}` mean what they mean to a shell.
 
     An unquoted `${…}` may give several words or none, a quoted one is always one.
-    `operators` are the unquoted words that only a shell would understand.
+    `operators` are the unquoted words that only a shell would understand, `unexpanded` what it
+    would replace.
     """
 
     def __init__(self, text: str, expander: Expander | None) -> None:
         self.words: list[str] = []
         self.operators: list[str] = []
+        self.unexpanded: list[str] = []
+        """What a shell would replace, and nothing else does: `$HOME`, `~/x`, `*.py`."""
         self.word: list[str] = []
         self.has_word = False
         self.was_quoted = False
@@ -143,6 +148,8 @@ class CommandLineWords:
             return at + 2
         if char in "'\"":
             return self.quoted(char, at)
+        if char == "$" and (variable := _VARIABLE.match(self.text, at)):
+            self.unexpanded.append(variable[0])
         if char == "$" and self.expander is not None:
             value, after = self.expander(self.text, at)
             self.add_split(value, is_literal=self.text[at + 1 : at + 2] != "{")
@@ -197,6 +204,8 @@ class CommandLineWords:
             self.words.append(word)
             if not self.was_quoted and self.is_for_a_shell(word):
                 self.operators.append(word)
+            if not self.was_quoted and not word.startswith("-") and _PATTERN.match(word):
+                self.unexpanded.append(word)
         self.word = []
         self.has_word = False
         self.was_quoted = False

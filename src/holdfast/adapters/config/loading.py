@@ -239,6 +239,7 @@ def _build(
         path=path,
         sources=reading.sources,
         project=reading.folder,
+        warnings=tuple(dict.fromkeys(one.shown(reading.folder) for one in reading.warnings)),
         services=services,
         declares="services" if "services" in values else "settings" if values else "nothing",
         settings=Settings(**fields),

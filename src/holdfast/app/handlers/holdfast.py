@@ -180,6 +180,7 @@ async def up(context: Context, command: Up, actor: Actor) -> UpResult:
         changed=changed,
         removed=removed,
         stays_stopped=[name for name in off if name not in outcomes],
+        warnings=list(configuration.warnings),
         is_level_given=configuration.is_level_given,
     )
 

@@ -116,6 +116,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """The files that it was read from, each with the digest of its content."""
     declares: Literal["nothing", "settings", "services"] = "services"
     """What the file declares. `services: {}` counts as services, `services:` alone does not."""
+    warnings: tuple[str, ...] = ()
+    """What can be done as it is written, but is surely not meant so."""
     settings: Settings = Settings()
     log_level: str = "info"
     is_level_given: bool = False

@@ -13,6 +13,7 @@ from holdfast.adapters.config.keys.commands import NamedCommands, Workflow
 from holdfast.adapters.config.keys.dependencies import Groups
 from holdfast.adapters.config.keys.doors import DASHBOARD, MCP, SECURITY, TLS, AssistantDoor
 from holdfast.adapters.config.keys.files import FILES, GIT
+from holdfast.adapters.config.keys.foreign import ROOT_KEYS
 from holdfast.adapters.config.keys.policies import PolicyList
 from holdfast.adapters.config.keys.resources import HOST_LIMITS, PortRange
 from holdfast.adapters.config.keys.services import (
@@ -141,6 +142,7 @@ SUPERVISOR = Block(
     definition="supervisor",
     later=_LATER,
     synonyms=_SYNONYMS,
+    foreign=ROOT_KEYS,
     allows_extensions=True,
 )
 ROOT = Block(
@@ -153,5 +155,6 @@ ROOT = Block(
     spec=Settings,
     later=_LATER,
     synonyms=_SYNONYMS,
+    foreign=ROOT_KEYS,
     allows_extensions=True,
 )

@@ -21,6 +21,7 @@ from holdfast.adapters.config.keys.dependencies import (
     check_dependencies,
     dependencies_of,
 )
+from holdfast.adapters.config.keys.foreign import SERVICE_KEYS
 from holdfast.adapters.config.keys.health import (
     NOTIFY,
     PERIOD,
@@ -266,6 +267,7 @@ SERVICE = Block(
         *("groups", "ready"),
         *("sockets", "lifetime", "resources", "ready_check"),
     ),
+    foreign=SERVICE_KEYS,
     synonyms={
         "cmd": "command",
         "exec": "command",

@@ -41,6 +41,17 @@ def default_of(spec: type[msgspec.Struct], field: str) -> Any:
     return default if is_plain and default not in ("", ()) else None
 
 
+MOST_NEAREST = 5
+
+
+class ForeignKey(NamedTuple):
+    """A key of another program that people write from memory, and what to do about it."""
+
+    advice: str
+    instead: str = ""
+    """The key that it stands for, where it is one: that is not said to be missing as well."""
+
+
 class Values(dict[str, Any]):
     """The keys of a block that were written, with their values and places."""
 
@@ -73,6 +84,7 @@ class Block(Kind):
         spec: type[msgspec.Struct] | None = None,
         later: Iterable[str] = (),
         synonyms: Mapping[str, str] | None = None,
+        foreign: Mapping[str, ForeignKey] | None = None,
         definition: str = "",
         allows_extensions: bool = False,
     ) -> None:
@@ -82,6 +94,7 @@ class Block(Kind):
         """Keys that fill a field of the spec."""
         self.later = frozenset(later)
         self.synonyms = dict(synonyms or {})
+        self.foreign = dict(foreign or {})
         self.definition = definition
         self.allows_extensions = allows_extensions
 
@@ -100,7 +113,9 @@ class Block(Kind):
             known = keys.get(name)
             if known is None:
                 if not (self.allows_extensions and name.startswith("x-")):
-                    self.unknown(entry.key, path, reading)
+                    meant = self.unknown(entry.key, path, reading)
+                    # One mistake is one problem: what was meant is not missing as well.
+                    values.refused.add(meant)
                 continue
             given = entry.node
             if isinstance(given, Scalar) and given.is_null:
@@ -126,19 +141,29 @@ class Block(Kind):
             default = default_of(self.spec, name)
         return default if default is None or isinstance(default, str) else key.kind.spell(default)
 
-    def unknown(self, key: Scalar, path: str, reading: Reading) -> None:
+    def unknown(self, key: Scalar, path: str, reading: Reading) -> str:
+        """Note the problem; return the key that was meant, or nothing."""
         name = key.text
         full = f"{path}.{name}" if path else name
         if name in self.later:
             reading.note(key, full, "this key is not supported by this version yet", "remove it")
-            return
+            return ""
+        if (foreign := self.foreign.get(name.lower())) is not None:
+            reading.note(key, full, "unknown key", foreign.advice, name)
+            return foreign.instead
         guess = self.synonyms.get(name.lower()) or closest(name.lower(), list(self.keys))
-        if guess:
-            suggestion = f'did you mean "{guess}"?'
-        else:
-            known = ", ".join(name for name in self.keys if not name.startswith("$"))
-            suggestion = f"known keys: {known}"
+        suggestion = f'did you mean "{guess}"?' if guess else self._nearest(name)
         reading.note(key, full, "unknown key", suggestion, name)
+        return guess or ""
+
+    def _nearest(self, name: str) -> str:
+        known = [key for key in self.keys if not key.startswith("$")]
+        if len(known) <= MOST_NEAREST:
+            return f"known keys: {', '.join(known)}"
+        import difflib  # only for problems
+
+        near = difflib.get_close_matches(name.lower(), known, MOST_NEAREST, 0.0)
+        return f"the nearest of {len(known)} keys: {', '.join(near)}"
 
     def hint(self) -> str:
         return "write it as indented keys: " + ", ".join(list(self.keys)[:4]) + " …"

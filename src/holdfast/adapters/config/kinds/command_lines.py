@@ -79,6 +79,10 @@ def split_words(node: Node, key: str, reading: Reading, *, is_command: bool) -> 
     if is_command and not split.words:
         reading.note(node, key, "the command is empty", "write the program and its arguments")
         return None
+    if split.unexpanded:
+        what = " and ".join(dict.fromkeys(split.unexpanded[:2]))
+        message = f"without a shell the program gets {what} as it is written"
+        reading.warn(node, key, message, "add shell: true, write ${NAME}, or put it in quotes")
     return split.words
 
 

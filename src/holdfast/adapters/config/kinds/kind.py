@@ -51,6 +51,8 @@ class Reading:
         self.folder = folder
         self.environ = environ
         self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+        """What can be done as it is written, but is surely not meant so."""
         self.sources: dict[str, str] = {} if sources is None else sources
         """The files that were read, each with the digest of its content."""
         self.converted: dict[tuple[ScalarKind, str], Any] = {}
@@ -83,6 +85,10 @@ class Reading:
     ) -> None:
         where = (node.file or self.file, node.line, node.column)
         self.problems.append(Problem(*where, key, value, message, suggestion))
+
+    def warn(self, node: Node, key: str, message: str, suggestion: str) -> None:
+        where = (self.file, node.line, node.column)
+        self.warnings.append(Problem(*where, key, None, message, suggestion))
 
     def expand(self, node: Scalar, key: str) -> str | None:
         """Return the text of a scalar with its variables replaced; None after a problem."""

@@ -296,10 +296,11 @@ def quoted(form: re.Pattern[str]) -> Schema:
 
 
 def in_range(value: float, text: str, low: float, high: float) -> float:
+    span = f"from {low} to {high}" if high != LARGEST_COUNT else f"of {low} or more"
     if value < low:
-        raise ValueError(f'"{text}" is too small; write a number of {low} or more')
+        raise ValueError(f'"{text}" is too small; write a number {span}')
     if value > high:
-        raise ValueError(f'"{text}" is too large; write a number of {high} or less')
+        raise ValueError(f'"{text}" is too large; write a number from {low} to {high}')
     return value
 
 
