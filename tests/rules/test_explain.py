@@ -61,7 +61,8 @@ TABLE: list[tuple[str, Evidence, str, str, bool]] = [
         "starting",
         facts(S.STARTING, pid=7, for_seconds=0.4, uptime=0.4),
         "it was started 0.4 s ago and has not stayed up for 1 s yet (start_seconds)",
-        "it counts as running if it stays up for 0.6 s more",
+        "it counts as running if it stays up for 0.6 s more; an exit before that is "
+        "an immediate exit, which counts as a failed start",
         True,
     ),
     (

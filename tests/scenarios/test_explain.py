@@ -56,7 +56,7 @@ def test_suppression_and_a_stop_by_hand() -> None:
         hold.up(expect=None)
         hold.wait_status("web", "failed")
         one = wait_for(lambda: (it := explained(hold, "web")) and it["alerts"] and it)
-        assert "failed as often as it may" in one["next"]
+        assert "an immediate exit (within start_seconds, 1 s) is a failed start" in one["next"]
         assert "did not find the command" in one["ending"]["meaning"]
         hold.cli("stop", "ok")
         stopped = explained(hold, "ok")

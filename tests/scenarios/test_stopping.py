@@ -151,3 +151,40 @@ def test_a_stop_is_finished_after_its_client_has_gone(hold: Hold) -> None:
         wait_for(lambda: hold.service("web")["status"] == "stopping")
     hold.wait_status("web", "stopped")
     hold.wait_status("db", "stopped")
+
+
+INTERACTIVE = """#!/bin/sh
+trap '' TERM
+trap 'echo hung up; exit 0' HUP
+echo ready
+while :; do sleep 0.1; done
+"""
+
+
+def test_a_shell_in_a_terminal_does_not_take_the_whole_grace(hold: Hold) -> None:
+    """It ignores SIGTERM as interactive shells do; it is hung up on as well, and a job of it that
+    left its group ends, too. With `stop.signal` it gets that and nothing else."""
+    script = hold.project / "shell"
+    script.write_text(INTERACTIVE)
+    script.chmod(0o755)
+    stop = {"grace": "60s"}
+    hold.services(
+        shell={"command": "./shell", "terminal": True, "stop": stop},
+        real={"command": ["sh", "-i"], "terminal": True, "stop": stop},
+        chosen={
+            "command": "./shell",
+            "terminal": True,
+            "stop": {"grace": "1s", "signal": "TERM"},
+        },
+        piped={"command": "./shell", "stop": {"grace": "1s"}},
+    )
+    hold.up()
+    for name in ("shell", "chosen", "piped"):
+        wait_for(lambda name=name: b"ready" in hold.raw(name))
+    began = time.monotonic()
+    hold.cli("stop", "shell", "real")
+    assert time.monotonic() - began < 30, "they did not take their grace of 60 s"
+    assert b"hung up" in hold.raw("shell")
+    hold.cli("stop", "chosen", "piped")
+    for name in ("chosen", "piped"):
+        assert b"hung up" not in hold.raw(name), name

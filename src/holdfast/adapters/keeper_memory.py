@@ -47,6 +47,8 @@ LOG_LEVEL = "log_level"
 """`app.handlers.configuration`: the level of Holdfast's own log."""
 LOG_FORMAT = "log_format"
 """`app.handlers.configuration`: the format of Holdfast's own log."""
+LOG_FILE = "log_file"
+"""`app.handlers.configuration`: where Holdfast's own log lies, if not in the state folder."""
 SHUTDOWN = "shutdown"
 """`engine.shutdown`: a shutdown that has begun, and how it was asked for."""
 listener = KeyFamily("listen:")

@@ -88,7 +88,9 @@ def open_log(
         root.removeHandler(old)
         old.close()
     formatter = _Json() if style == "json" else _Human()
-    file = _Rotated(path, encoding="utf-8", errors="backslashreplace", delay=True)
+    real = os.path.realpath(path)
+    file = _Rotated(real, encoding="utf-8", errors="backslashreplace", delay=True)
+    file.usual_path = path
     file.try_open()
     file.held = [] if is_held else None
     file.size_bytes = size_bytes
@@ -109,6 +111,8 @@ def listen(loop: asyncio.AbstractEventLoop, grew: Callable[[], None]) -> Callabl
 
 def restore(kept: Mapping[str, str]) -> None:
     """Apply the level and format that an earlier supervisor was given."""
+    if file := kept.get(keeper_memory.LOG_FILE):
+        set_file(file)
     if level := kept.get(keeper_memory.LOG_LEVEL):
         set_level(level)
     if style := kept.get(keeper_memory.LOG_FORMAT):
@@ -144,6 +148,17 @@ def set_style(style: str) -> None:
     for handler in logging.getLogger(ROOT).handlers:
         handler.setFormatter(_Json() if style == "json" else _Human())
     release()
+
+
+def set_file(path: str | None) -> None:
+    """Write the next lines to this file; None: to the one in the state folder, which is a link to
+    the other while there is one. A file that cannot be written changes nothing."""
+    for handler in logging.getLogger(ROOT).handlers:
+        if isinstance(handler, _Rotated):
+            try:
+                handler.move(path)
+            except OSError as error:
+                logging.getLogger(ROOT).error("log_file %s cannot be written: %s", path, error)
 
 
 def release() -> None:
@@ -198,6 +213,8 @@ class _Rotated(logging.FileHandler):
     Our own, because `logging.handlers` takes 6 ms to import, and every start would wait for it.
     """
 
+    usual_path = ""
+    """Where it lies in the state folder; there is a link while it lies elsewhere."""
     held: list[logging.LogRecord] | None = None
     _is_lost = False
     size_bytes = SIZE_BYTES
@@ -240,6 +257,30 @@ class _Rotated(logging.FileHandler):
     def _open(self) -> TextIOWrapper:
         fd = open_plain(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         return open(fd, "a", encoding=self.encoding, errors=self.errors)
+
+    def move(self, path: str | None) -> None:
+        """Go on in another file; raises OSError if that cannot be written."""
+        wanted = self.usual_path if path is None else os.path.abspath(path)
+        is_link = os.path.islink(self.usual_path)
+        if os.path.realpath(wanted) == self.baseFilename and is_link == (path is not None):
+            return
+        self.acquire()
+        try:
+            if path is not None:
+                os.makedirs(os.path.dirname(wanted), exist_ok=True)
+                os.close(open_plain(wanted, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+            stream, self.stream = self.stream, None
+            if stream is not None:
+                stream.close()
+            if is_link:
+                os.unlink(self.usual_path)
+            elif path is not None and os.path.exists(self.usual_path):
+                self._rotate()
+            if path is not None:
+                os.symlink(wanted, self.usual_path)
+            self.baseFilename = os.path.realpath(wanted)
+        finally:
+            self.release()
 
     def write_held(self) -> None:
         self.acquire()

@@ -68,7 +68,9 @@ def how_to_write(config: str) -> str:
 
 def generations(own_log: str) -> list[str]:
     """Return the current file and those that it was rotated to, the newest first."""
-    return [own_log, *(f"{own_log}.{number + 1}" for number in range(OWN_LOG_BACKUPS))]
+    # In the state folder may be a link to where `log_file:` says.
+    file = os.path.realpath(own_log)
+    return [file, *(f"{file}.{number + 1}" for number in range(OWN_LOG_BACKUPS))]
 
 
 def find_config(start: str) -> str | None:

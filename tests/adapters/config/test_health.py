@@ -14,6 +14,7 @@ from holdfast.vocabulary.specs.probes import (
     NotifySpec,
     NotifyTarget,
     ProbeSpec,
+    ProcessTarget,
     TcpTarget,
 )
 from holdfast.vocabulary.specs.services import ServiceSpec
@@ -88,9 +89,12 @@ def test_the_older_names(tmp_path: Path) -> None:
     assert (found.target, found.interval, found.retries) == (HttpTarget(url=URL), 7.0, 5)
 
 
-def test_an_interval_alone_asks_nothing(tmp_path: Path) -> None:
-    """The process itself is watched anyway."""
-    assert service(tmp_path, "health_check_interval: 30").probes == ()
+def test_an_interval_alone_looks_at_the_process(tmp_path: Path) -> None:
+    """As other supervisors do; where something else is asked, or nothing, it is no check."""
+    found = probe(tmp_path, "health_check_interval: 7")
+    assert (found.target, found.interval, found.name) == (ProcessTarget(), 7.0, "health_check")
+    more = service(tmp_path, "health_check_interval: 7\n    readiness: {tcp: 1}").probes
+    assert [(it.kind, it.interval) for it in more] == [("tcp", 7.0)]
     assert service(tmp_path, "health_check: {interval: 5}").probes == ()
     assert service(tmp_path, "autostart: true", "health_check: {interval: 5}").probes == ()
 

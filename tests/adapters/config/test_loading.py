@@ -71,7 +71,7 @@ def test_source_shape_as_it_stands() -> None:
     assert tunnel.command_words == 1
     assert tunnel.restart_policy == "always"
     assert tunnel.restart == RestartSpec(delay=5.0, max_delay=60.0, backoff=2.0, max_restarts=10)
-    assert tunnel.probes == ()
+    assert [(probe.kind, probe.interval) for probe in tunnel.probes] == [("process", 30.0)]
     assert frontend.working_dir == str(EXAMPLES / "frontend")
     assert frontend.probes == (
         ProbeSpec(

@@ -121,6 +121,7 @@ def test_every_key_fills_a_field_or_is_worked_out() -> None:
             *("services", "enabled", "host", "port", "tcp", "http_port", "tls", "log_level"),
             *("log_format", "audit", "security", "production", "restart_policy", "restart", "stop"),
             *("log", "health_check", "environment", "env", "env_file", "dashboard", "profiles"),
+            *("log_file", "resources"),
         },
         "tls": {"mode"},
     }

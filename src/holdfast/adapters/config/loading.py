@@ -31,6 +31,8 @@ from holdfast.adapters.config.keys.doors import build_door, build_http
 from holdfast.adapters.config.keys.policies import build_request_settings
 from holdfast.adapters.config.keys.root import ROOT, SUPERVISOR
 from holdfast.adapters.config.keys.services import (
+    TARGET_COMMAND,
+    TARGET_FOLDER,
     ServiceBuilder,
     build_templates,
     check_profiles,
@@ -39,7 +41,7 @@ from holdfast.adapters.config.keys.services import (
 from holdfast.adapters.config.kinds.blocks import Values
 from holdfast.adapters.config.kinds.kind import OverrideOrigin, Reading, ScalarKind
 from holdfast.adapters.config.problems import COMMAND_LINE, Problem, make_error
-from holdfast.adapters.config.sources import note_source, read_content, remedy_for
+from holdfast.adapters.config.sources import note_source, read_content, remedy_for, resolve_path
 from holdfast.rules.authority import tokens
 from holdfast.rules.secrets import secret_values
 from holdfast.system.places import how_to_write
@@ -49,8 +51,6 @@ from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.specs.settings import Configuration, Settings, Template
 
 TARGET = "target"
-TARGET_COMMAND = "SUPERVISOR_TARGET_CMD"
-TARGET_FOLDER = "SUPERVISOR_WORKING_DIR"
 CONFIG_VARIABLES = ("HOLDFAST_CONFIG", "MAGICTUNNEL_CONFIG")
 SETTINGS: dict[str, tuple[str, ...]] = {
     "log_level": ("SUPERVISOR_LOG_LEVEL",),
@@ -244,9 +244,15 @@ def _build(
         declares="services" if "services" in values else "settings" if values else "nothing",
         settings=Settings(**fields),
         is_level_given="log_level" in chosen,
+        log_file=_log_file(reading, values),
         **{name: chosen[name] for name in _OWN_SETTINGS if name in chosen},
     )
     return configuration, reading
+
+
+def _log_file(reading: Reading, values: Values) -> str | None:
+    written = values.get("log_file")
+    return None if written is None else resolve_path(written, reading.folder, reading.environ)
 
 
 def load_instances(

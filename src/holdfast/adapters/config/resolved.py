@@ -13,11 +13,19 @@ from typing import Any
 from holdfast.adapters.config.document import ListNode, Node, Scalar, Table, TableEntry
 from holdfast.adapters.config.interpolation import expand
 from holdfast.adapters.config.keys.root import ROOT
-from holdfast.adapters.config.keys.services import LOG, RESTART, SERVICE, SHARED, STOP, Service
+from holdfast.adapters.config.keys.services import (
+    LOG,
+    RESTART,
+    SERVICE,
+    SHARED,
+    STOP,
+    TARGET_COMMAND,
+    Service,
+)
 from holdfast.adapters.config.kinds.blocks import Block, MapOf, SpecOf, Values, WordOrBlock
 from holdfast.adapters.config.kinds.command_lines import Variables, variables_table
 from holdfast.adapters.config.kinds.kind import Kind, Reading
-from holdfast.adapters.config.loading import TARGET, TARGET_COMMAND, read_project
+from holdfast.adapters.config.loading import TARGET, read_project
 from holdfast.adapters.config.sources import read_env_file, resolve_path
 from holdfast.rules.secrets import values_of
 from holdfast.secrets.redaction import (

@@ -133,6 +133,8 @@ def use_settings(context: Context, configuration: Configuration) -> None:
     """Apply everything of a configuration except its services."""
     context.settings.apply(configuration.settings)
     context.scaling.settle(configuration.settings.templates)
+    own_log.set_file(configuration.log_file)
+    context.link.keep(keeper_memory.LOG_FILE, configuration.log_file)
     own_log.set_level(configuration.log_level)
     context.link.keep(keeper_memory.LOG_LEVEL, configuration.log_level)
     own_log.set_style(configuration.log_format)

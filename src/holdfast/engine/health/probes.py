@@ -22,6 +22,7 @@ from holdfast.adapters.search.matcher import SharedMatcher
 from holdfast.engine.output.subscriptions import OutputSubscriptions
 from holdfast.engine.runner.observers import MonitoredRun
 from holdfast.engine.tasks import Task, Tasks
+from holdfast.system import processes
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 from holdfast.vocabulary.specs.probes import (
     ExecTarget,
@@ -29,6 +30,7 @@ from holdfast.vocabulary.specs.probes import (
     LogTarget,
     NotifyTarget,
     ProbeSpec,
+    ProcessTarget,
     TcpTarget,
 )
 
@@ -99,6 +101,8 @@ class ProbeChecks:
                 return _RecentLineCheck(self, probe, target, runner)
             case LogTarget() as target:
                 return _LineCheck(self, target, runner, on_answer)
+            case ProcessTarget():
+                return _ProcessCheck(runner)
             case NotifyTarget():
                 raise AssertionError("notify is answered by the monitor")
 
@@ -107,6 +111,34 @@ class ProbeChecks:
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class _ProcessCheck:
+    """Looks whether the main process lives. Its end is noticed at once; this shows that it is
+    there, and would find what was missed."""
+
+    def __init__(self, runner: MonitoredRun) -> None:
+        self._runner = runner
+
+    def begin(self) -> None:
+        """Nothing is to be prepared."""
+
+    def ask(self, then: Then) -> None:
+        run = self._runner.run
+        found = None if run is None or run.pid is None else processes.live_process(run.pid)
+        is_same = (
+            found is not None and run is not None and run.start_time in (None, found.start_time)
+        )
+        if is_same:
+            then(Finding(True, "it is running"))
+        else:
+            then(Finding(False, "its process is gone"))
+
+    def drop(self) -> None:
+        """Every question is answered at once."""
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class _TaskCheck:

@@ -127,7 +127,14 @@ def log_settings(spec: ServiceSpec) -> LogSettings:
 
 
 def stop_settings(spec: ServiceSpec) -> StopSettings:
-    return {"signal": parse_signal(spec.stop.signal), "grace": spec.stop.grace}
+    stop: StopSettings = {
+        "signal": parse_signal(spec.stop.signal or "SIGTERM"),
+        "grace": spec.stop.grace,
+    }
+    if spec.terminal and spec.stop.signal is None:
+        # An interactive shell ignores SIGTERM, and passes SIGHUP on to its jobs.
+        stop["hangup"] = True
+    return stop
 
 
 def undeclared(name: str) -> ServiceSpec:

@@ -30,6 +30,8 @@ class StopSettings(TypedDict, total=False):
 
     signal: int
     grace: float
+    hangup: bool
+    """Whether SIGHUP is sent with the signal, as to a terminal that was closed."""
 
 
 class LogSettings(TypedDict, total=False):

@@ -78,6 +78,7 @@ class Exits:
             self._loop,
             lambda report, seconds, is_empty: self._on_ended(run, report, seconds, is_empty),
             earlier,
+            hangup=bool(run.stop.get("hangup")) and number == run.stop["signal"],
         )
         run.kill_chain = ending
         run.is_paused = False

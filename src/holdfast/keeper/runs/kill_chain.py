@@ -48,6 +48,7 @@ class KillChain:
         "_killing_since",
         "_loop",
         "_names",
+        "_numbers",
         "_on_done",
         "_poll_seconds",
         "_rest_signalled_at_tick",
@@ -68,10 +69,14 @@ class KillChain:
         loop: Loop,
         on_done: OnDone,
         earlier: EndState | None = None,
+        *,
+        hangup: bool = False,
     ) -> None:
-        """`earlier` is the `state` of a kill chain that another keeper began."""
+        """With `hangup`, SIGHUP is sent right after the signal. `earlier` is the `state` of a kill
+        chain that another keeper began."""
         self.number = number
         self.is_done = False
+        self._numbers = (number, signal.SIGHUP) if hangup else (number,)
         self._tree = tree
         self._loop = loop
         self._on_done = on_done
@@ -144,7 +149,7 @@ class KillChain:
             self._kill()
             return
         # Before a thaw: a process that leaves the group when it wakes has the signal already.
-        if self._tree.signal_group(self.number, signal.SIGCONT):
+        if self._tree.signal_group(*self._numbers, signal.SIGCONT):
             self._signalled_at_tick = host.ticks_now()
             for process in processes:
                 self._mark_in_group(process)
@@ -223,7 +228,8 @@ class KillChain:
             if host.send_signal(process.pid, process.start_time, self.number):
                 self._signalled.add(process.identity)
                 self._hows[process.identity] = _name(self.number)
-                host.send_signal(process.pid, process.start_time, signal.SIGCONT)
+                for number in (*self._numbers[1:], signal.SIGCONT):
+                    host.send_signal(process.pid, process.start_time, number)
 
     def _kill(self) -> None:
         now = self._loop.now()

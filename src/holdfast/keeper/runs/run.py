@@ -250,6 +250,7 @@ def stop_of(asked: StopSettings | None) -> StopSettings:
     return _shared_stop(
         int(asked.get("signal") or DEFAULT_STOP_SIGNAL),
         DEFAULT_GRACE_SECONDS if grace is None else float(grace),
+        bool(asked.get("hangup")),
     )
 
 
@@ -266,8 +267,9 @@ def log_of(asked: LogSettings | None) -> LogSettings:
 
 
 @lru_cache(maxsize=100, typed=True)
-def _shared_stop(signal: int, grace: float) -> StopSettings:
-    return {"signal": signal, "grace": grace}
+def _shared_stop(signal: int, grace: float, hangup: bool) -> StopSettings:
+    stop: StopSettings = {"signal": signal, "grace": grace}
+    return {**stop, "hangup": True} if hangup else stop
 
 
 @lru_cache(maxsize=100, typed=True)

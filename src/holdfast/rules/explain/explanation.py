@@ -16,6 +16,7 @@ from holdfast.vocabulary.specs.probes import (
     LogTarget,
     NotifyTarget,
     ProbeSpec,
+    ProcessTarget,
     TcpTarget,
 )
 from holdfast.vocabulary.specs.services import UNLIMITED, ServiceSpec
@@ -206,6 +207,8 @@ def _question(probe: ProbeSpec) -> str:
             return f'a line that matches "{pattern}"'
         case NotifyTarget():
             return "its own report READY=1"
+        case ProcessTarget():
+            return "its process"
 
 
 def _why_failed(facts: Evidence, since: str) -> str:
@@ -272,7 +275,8 @@ def _after_start(facts: Evidence) -> str:
     if facts.is_started is False:
         return "it counts as running when its startup check succeeds"
     left = max(0.0, facts.spec.start_seconds - (facts.uptime or 0.0))
-    return f"it counts as running if it stays up for {duration(left)} more"
+    sooner = "an exit before that is an immediate exit, which counts as a failed start"
+    return f"it counts as running if it stays up for {duration(left)} more; {sooner}"
 
 
 def _next_of_running(facts: Evidence) -> str:
@@ -315,6 +319,10 @@ def _next_of_rest(facts: Evidence) -> str:
             return f"nothing, because it is not wanted; {start}"
         case State.FAILED if "(recovery of " in (facts.reason or ""):
             return f"nothing, because its recovery says so; {start}"
+        case State.FAILED if (
+            facts.is_suppressed and facts.start_failures > facts.spec.start_retries
+        ):
+            return f"nothing: {_immediate_exits(facts.spec)}; {start} and counts anew"
         case State.FAILED if facts.is_suppressed:
             return f"nothing, because it failed as often as it may; {start} and counts anew"
         case State.FAILED if facts.spec.restart_policy == "never":
@@ -328,6 +336,16 @@ def _next_of_rest(facts: Evidence) -> str:
             return f"nothing, because a success is no reason to restart (restart_policy {policy})"
         case _:
             return f"nothing, because it is not wanted; {start}"
+
+
+def _immediate_exits(spec: ServiceSpec) -> str:
+    """Say what an immediate exit is, and that no policy overrules its limit."""
+    stay = duration(spec.start_seconds)
+    words = f"an immediate exit (within start_seconds, {stay}) is a failed start"
+    limit = f"after {spec.start_retries + 1} of them (start_retries {spec.start_retries})"
+    if spec.restart_policy == "always":
+        return f"{words}, and {limit} even restart_policy always starts it no more"
+    return f"{words}, and {limit} it is started no more"
 
 
 def _failures(count: int) -> str:

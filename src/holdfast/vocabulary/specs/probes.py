@@ -58,7 +58,11 @@ class NotifyTarget(msgspec.Struct, frozen=True, kw_only=True, tag="notify"):
     """The service's own report that it is ready; for liveness that it is alive."""
 
 
-Target = HttpTarget | TcpTarget | ExecTarget | LogTarget | NotifyTarget
+class ProcessTarget(msgspec.Struct, frozen=True, kw_only=True, tag="process"):
+    """Whether the main process lives, where an interval is declared and nothing to ask."""
+
+
+Target = HttpTarget | TcpTarget | ExecTarget | LogTarget | NotifyTarget | ProcessTarget
 
 
 class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,11 +82,12 @@ class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def name(self) -> str:
         """The name that users see."""
-        return self.roles[0] if len(self.roles) == 1 else "health_check"
+        is_check = len(self.roles) > 1 or self.kind == "process"
+        return "health_check" if is_check else self.roles[0]
 
     @property
     def kind(self) -> str:
-        """http, tcp, exec, log or notify."""
+        """http, tcp, exec, log, notify or process."""
         return str(self.target.__struct_config__.tag)
 
 

@@ -55,7 +55,8 @@ class RestartSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class StopSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a service is asked to end, and for how long."""
 
-    signal: str = "SIGTERM"
+    signal: str | None = None
+    """None: SIGTERM, and for a terminal SIGHUP as well."""
     grace: float = 5.0
 
 

@@ -123,4 +123,6 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     is_level_given: bool = False
     """Whether the level was given, and is not the default."""
     log_format: Literal["human", "json"] = "human"
+    log_file: str | None = None
+    """Where Holdfast's own log lies. None: in the state folder."""
     runtime_mode: Literal["proxy", "advanced"] = "proxy"

@@ -34,6 +34,7 @@ from holdfast.vocabulary.specs.probes import (
     NotifySpec,
     NotifyTarget,
     ProbeSpec,
+    ProcessTarget,
     Role,
     Target,
     TcpTarget,
@@ -301,6 +302,12 @@ class ProbeBuilder:
         elif "http" in self.check:
             given = {**HEALTH_CHECK.fill(self.shared), **_select(_HTTP, self.shared), **self.check}
         if not _questions_of(given):
+            if (
+                "health_check_interval" in self.values
+                and not others
+                and "notify" not in self.values
+            ):
+                return [self.build_probe(("liveness",), ProcessTarget(), given)]
             return []
         block = self.values.get("health_check") or self.shared_block
         target = self.build_target(block, given)

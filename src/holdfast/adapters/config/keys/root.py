@@ -95,6 +95,7 @@ _GLOBAL = [
         "How Holdfast's own log is written.",
         default_of(Configuration, "log_format"),
     ),
+    Key("log_file", Text(), "Where Holdfast's own log lies, instead of the state folder."),
     Key("alerts", AlertTargets(), "Where alerts are told: webhooks, commands, this desktop."),
     Key(
         "runtime_mode",

@@ -9,6 +9,7 @@ small document that keeps what the file said when it was read.
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import Any, Literal
 
@@ -90,6 +91,8 @@ from holdfast.vocabulary.specs.services import (
 )
 from holdfast.vocabulary.specs.settings import Template
 
+TARGET_COMMAND = "SUPERVISOR_TARGET_CMD"
+TARGET_FOLDER = "SUPERVISOR_WORKING_DIR"
 COUNT = Integer(0, MOST_INSTANCES)
 LARGEST_SEGMENT = 4 * 1024**3 - 1
 INHERITANCE = Choice("inherit", "clean", instead="write inherit, clean, or variables as under env")
@@ -150,7 +153,7 @@ RESTART = Block(
 )
 STOP = Block(
     [
-        Key("signal", SignalName(), "What asks the service to end."),
+        Key("signal", SignalName(), "What asks the service to end.", "SIGTERM"),
         Key("grace", Duration("s"), "How long it has before its whole tree is killed."),
     ],
     spec=StopSpec,
@@ -315,6 +318,14 @@ SERVICE_DEFAULTS = [
     ),
     Key("env", Variables(), "Variables for every service."),
     Key("env_file", ListOf(Text()), "Files of variables for every service."),
+    Key(
+        "resources",
+        Block(
+            [Key("memory_limit", MemoryBlock(), "Memory that the whole tree of each may use.")],
+            definition="resources",
+        ),
+        "What every service may use, unless it says otherwise.",
+    ),
 ]
 """Keys at the top of the file that give defaults to every service."""
 SHARED = ("enabled", *(key.name for key in SERVICE_DEFAULTS))
@@ -394,6 +405,12 @@ class ServiceBuilder:
         self.profiles = frozenset(defaults.get("profiles", ()) if profiles is None else profiles)
         shared = {name: defaults[name] for name in SHARED if name in defaults}
         self.shared = SERVICE.fill(_without_variables(shared))
+        resources = defaults.get("resources", {})
+        if "memory_limit" in resources:
+            self.shared["memory_limit"] = resources["memory_limit"]
+        folder = None if reading.environ.get(TARGET_COMMAND) else reading.environ.get(TARGET_FOLDER)
+        self.folder = os.path.normpath(os.path.join(reading.folder, folder or "."))
+        """Where services run that do not say where."""
         self.env_files: dict[str, dict[str, str]] = {}
         self.shared_env = self.collect_variables(defaults)
 
@@ -441,12 +458,14 @@ class ServiceBuilder:
         policy = self.find_policy(values) or self.find_policy(self.defaults)
         if policy is not None:
             fields["restart_policy"] = policy
-        folder = values.get("working_dir", ".")
+        folder = values.get("working_dir")
         fields.update(
             name=name,
             argv=command + args,
             command_words=len(command),
-            working_dir=resolve_path(folder, self.reading.folder, self.reading.environ),
+            working_dir=self.folder
+            if folder is None
+            else resolve_path(folder, self.reading.folder, self.reading.environ),
             env=env,
             ports=ports,
             enabled=self.is_enabled and values.get("enabled", True),
