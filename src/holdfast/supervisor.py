@@ -20,6 +20,7 @@ from holdfast.adapters.audit_anchors import Anchors
 from holdfast.adapters.audit_log import AuditLog, Head
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.lockdown_file import LockdownFile
+from holdfast.adapters.mcp_servers.catalogues import CatalogueStore
 from holdfast.adapters.ports.registry import PortRegistry
 from holdfast.adapters.reader_threads import ReaderThreads
 from holdfast.adapters.search.matcher import SharedMatcher
@@ -54,6 +55,10 @@ from holdfast.engine.health.notify_sockets import NotifySockets
 from holdfast.engine.health.probes import ProbeChecks
 from holdfast.engine.instances.rolling import Rolling
 from holdfast.engine.instances.scaling import Scaling
+from holdfast.engine.mcp_servers import checks
+from holdfast.engine.mcp_servers.inbox import McpInbox
+from holdfast.engine.mcp_servers.lending import Lender
+from holdfast.engine.mcp_servers.servers import McpServers
 from holdfast.engine.metrics.monitor import monitor_for
 from holdfast.engine.output.log_sizes import LogSizes
 from holdfast.engine.output.subscriptions import OutputSubscriptions
@@ -107,6 +112,7 @@ class Supervisor:
         self._build_runners()
         self._build_observers()
         self._build_gate(runtime)
+        self._build_mcp_servers(runtime)
         self._build_application(began)
         self._build_doors()
 
@@ -242,6 +248,29 @@ class Supervisor:
         self._gate.line_socket = os.path.join(runtime, "line.sock")
         self._gate.relay_socket = os.path.join(runtime, "mcp.sock")
 
+    def _build_mcp_servers(self, runtime: str) -> None:
+        """Build what makes services servers of tools, for the gate to speak with."""
+        lender = Lender(
+            os.path.join(runtime, "lend.sock"),
+            self._loop,
+            channel_of=self._link.channel_of,
+            is_gate=self._is_gate,
+        )
+        self._mcp_servers = McpServers(
+            self._environment,
+            self._roster,
+            self._link,
+            CatalogueStore(self._state),
+            lender,
+            self._sessions.ownership,
+        )
+        self._observers.add(self._mcp_servers)
+        self._probe_checks.open_mcp = partial(checks.open_check, self._mcp_servers)
+
+    def _is_gate(self, pid: int) -> bool:
+        run = self._link.runs.get(self._gate.run_id or "", {})
+        return bool(run) and run.get("pid") == pid
+
     def _build_application(self, began: float) -> None:
         """Build the audit and the context: what the handlers of commands may use."""
         audit = AuditLog(os.path.join(self._state, "audit"), self._keep_audit_head)
@@ -253,6 +282,13 @@ class Supervisor:
         self._settings.listen(lambda settings: self._anchors.use(settings.audit_anchor))
         self._shutdown = ShutdownProcedure(self._roster, self._store, self._link, self._gate)
         in_thread = ReaderThreads()
+        authority = self._build_authority()
+        servers = self._mcp_servers
+        inbox = McpInbox(servers.registry, authority.approvals, self._clock)
+        servers.on_sighting = lambda *_: inbox.update()
+        inbox.on_approved = servers.tell_changed
+        self._settings.listen(servers.use)
+        self._settings.listen(lambda _: inbox.update(is_quiet=True))
         workspace = Workspace(
             self._tasks,
             in_thread,
@@ -287,13 +323,15 @@ class Supervisor:
             sessions=self._sessions,
             idempotency=Idempotency(self._link, self._clock),
             port_registry=self._port_leases.registry,
-            authority=self._build_authority(),
+            authority=authority,
             audit=audit,
             auditor=Auditor(audit, keep=self._link.keep),
             anchors=self._anchors,
             doors=self._doors,
             door_notes=self._door_notes,
             gate=self._gate,
+            mcp_servers=servers,
+            mcp_inbox=inbox,
             project=self._project,
             state=self._state,
             logs=os.path.join(self._state, "logs"),
@@ -380,6 +418,7 @@ class Supervisor:
         self._gate.leave_behind(self._roster.open_runs.pop(GATE_SERVICE, []))
         context.scaling.restore(kept)
         context.sessions.restore(kept)
+        context.mcp_servers.restore(kept)
         context.idempotency.restore(kept)
         self._tasks.end_leftovers(facts.get("runs") or [])
         self._workflows.restore(kept, facts.get("exits") or [])
@@ -421,6 +460,7 @@ class Supervisor:
         self._resources.close()
         self._file_watches.close()
         self._probe_checks.close()
+        self._mcp_servers.close()
 
     def on_notice(self, notice: Notice) -> None:
         """Pass a notice of the keeper to the object that it concerns."""

@@ -19,7 +19,8 @@ VIEW = frozenset({
     *("open_session", "renew_session", "hold_session", "close_session", "list_sessions"),
     *("search", "search_logs", "git_status", "git_diff", "git_log", "git_show", "git_blame"),
     *("git_branches", "checkpoints", "banners", "dependencies", "preferences"),
-    "set_preferences",
+    *("set_preferences", "mcp_servers", "mcp_tools", "read_mcp_tool"),
+    *("serve_mcp_servers", "report_mcp_server"),
 })  # fmt: skip
 OPERATE = frozenset({
     *("start", "stop", "restart", "pause", "resume", "signal", "remove", "prune", "reload"),
@@ -28,12 +29,12 @@ OPERATE = frozenset({
     *("config", "environment"),
     *("write_file", "edit_file", "apply_patch", "undo_files", "git_add", "git_commit"),
     *("git_restore", "git_switch", "git_stash", "git_tag", "checkpoint", "restore_checkpoint"),
-    *("dismiss_banner", "open_terminal"),
+    *("dismiss_banner", "open_terminal", "call_mcp_tool"),
 })  # fmt: skip
 ADMINISTER = frozenset({
     *("up", "run", "adopt", "upgrade", "shutdown", "create_token", "list_tokens"),
     *("revoke_token", "rotate_token", "check_access", "audit", "create_login", "set_mode"),
-    *("lockdown", "unlock"),
+    *("lockdown", "unlock", "approve_mcp_tools"),
 })  # fmt: skip
 EVERYWHERE = frozenset(Door)
 DOORS: dict[str, frozenset[Door]] = {
@@ -47,6 +48,8 @@ DOORS: dict[str, frozenset[Door]] = {
     "log_out": frozenset({Door.REST}),
     "hand_over": frozenset({Door.REST}),
     "report_refusal": frozenset({Door.GATE}),
+    "serve_mcp_servers": frozenset({Door.GATE}),
+    "report_mcp_server": frozenset({Door.GATE}),
 }
 """Where a command is offered, if not everywhere."""
 OWN_STAY = frozenset({

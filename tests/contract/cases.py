@@ -189,6 +189,11 @@ CASES: dict[str, Case] = {
     "git_tag": Case({"tag": "v1", "dry_run": True}, repository),
     "checkpoint": Case({}, repository),
     "checkpoints": Case({}, repository),
+    "mcp_servers": Case(),
+    "mcp_tools": Case(),
+    "read_mcp_tool": Case({"tool": "nothing__here"}, error="not_found"),
+    "call_mcp_tool": Case({"tool": "nothing__here"}, error="not_found"),
+    "approve_mcp_tools": Case({"service": "nothing"}, error="not_found"),
     "restore_checkpoint": Case(_checkpoint),
 }
 
@@ -205,6 +210,8 @@ ELSEWHERE = {
     "log_out": "ends the token that it is given with",
     "hand_over": "said by a gate to another",
     "report_refusal": "said by the gate alone",
+    "serve_mcp_servers": "followed by the gate alone",
+    "report_mcp_server": "said by the gate alone",
 }
 """Commands that have tests of their own, and why."""
 

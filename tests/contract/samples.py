@@ -25,6 +25,7 @@ _NAMED: dict[str, Any] = {
     "import_path": [],
     "data": "",
     "values": {"theme": "dark"},
+    "tool": "web__tool",
     "cols": 80,
     "rows": 24,
 }
@@ -67,7 +68,10 @@ def _sample(name: str) -> dict[str, Any]:
 
 def names_services(name: str) -> bool:
     """Whether the sample is about services."""
-    return bool({"service", "services", "instances"} & set(sample(name))) and name != "create_token"
+    return (
+        bool({"service", "services", "instances", "tool"} & set(sample(name)))
+        and name != "create_token"
+    )
 
 
 def _of(kind: Any) -> Any:

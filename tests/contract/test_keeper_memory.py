@@ -22,8 +22,8 @@ SINGLE = {
 }  # fmt: skip
 PREFIXES = {
     "approval:", "condition:", "desired:", "environ:", "good:", "heard:", "listen:", "overlap:",
-    "owner:", "ports:", "recent:", "repeat:", "scale:", "schedule:", "sentence:", "spec:",
-    "under_way:", "workflow:",
+    "mcp_call:", "mcp_handshake:", "owner:", "ports:", "recent:", "repeat:", "scale:",
+    "schedule:", "sentence:", "spec:", "under_way:", "workflow:",
 }  # fmt: skip
 
 

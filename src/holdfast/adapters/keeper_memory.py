@@ -99,6 +99,10 @@ workflow = KeyFamily("workflow:")
 
 DISMISSED_BANNERS = "dismissed_banners"
 """`engine.banners`: ids of banners that somebody put away, as a list."""
+mcp_handshake = KeyFamily("mcp_handshake:")
+"""`engine.mcp_servers`, by service: its run id, and how that run answered the handshake."""
+mcp_call = KeyFamily("mcp_call:")
+"""`engine.mcp_servers`, by call: a call of a tool that may have been sent and has no end yet."""
 
 # Authority and audit.
 

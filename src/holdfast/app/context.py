@@ -24,6 +24,8 @@ from holdfast.engine.gate.gate import Gate
 from holdfast.engine.health.monitor import HealthMonitor
 from holdfast.engine.instances.rolling import Rolling
 from holdfast.engine.instances.scaling import Scaling
+from holdfast.engine.mcp_servers.inbox import McpInbox
+from holdfast.engine.mcp_servers.servers import McpServers
 from holdfast.engine.metrics.monitor import ResourceMonitor
 from holdfast.engine.output.log_sizes import LogSizes
 from holdfast.engine.output.subscriptions import OutputSubscriptions
@@ -79,6 +81,8 @@ class Context(msgspec.Struct, kw_only=True, frozen=True, eq=False, weakref=True)
     door_notes: dict[str, str]
     """Why a door is closed, or not where it usually is."""
     gate: Gate
+    mcp_servers: McpServers
+    mcp_inbox: McpInbox
     project: str
     state: str
     logs: str

@@ -162,7 +162,7 @@ class Idempotency:
             admit()
             return _shared(work, self._notices.get(name))
         if given.answer is None and given.error is None:
-            if not command.repeatable:
+            if not command.may_be_done_again():
                 admit()
                 raise _unknown(given)
             if (opposite := self._opposite_since(given, command)) is not None:

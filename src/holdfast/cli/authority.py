@@ -210,12 +210,16 @@ def approvals(call: Call) -> int:
                 )
             ),
             request["reason"],
-            durations.show(max(0.0, request["expires_at"] - now)),
+            _time_left(request["expires_at"], now),
         )
         for request in found["waiting"]
     ]
     call.say_table(HEADS, rows)
     return 0
+
+
+def _time_left(expires_at: float | None, now: float) -> str:
+    return "-" if expires_at is None else durations.show(max(0.0, expires_at - now))
 
 
 @Verb(

@@ -32,14 +32,15 @@ READS = frozenset(
         *("read_file", "list_files", "file_changes", "search", "search_logs", "checkpoints"),
         *("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
         *("get_mode", "approvals", "policies", "list_tokens", "check_access", "audit"),
-        *("banners", "dependencies"),
+        *("banners", "dependencies", "mcp_servers", "mcp_tools", "read_mcp_tool"),
     }
 )
 """Commands that only read: after a lost connection they are asked again as they are."""
 WITH_KEY = frozenset(
     {
         *("up", "start", "stop", "pause", "resume", "scale", "reload", "prune"),
-        *("close_session", "write_file", "unlock", "dismiss_banner"),
+        *("close_session", "write_file", "unlock", "dismiss_banner", "call_mcp_tool"),
+        "approve_mcp_tools",
     }
 )
 """Changes that are asked again under the same key, by which the supervisor recognises them.

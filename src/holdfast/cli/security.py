@@ -32,6 +32,7 @@ TOKEN_HEADS = ("NAME", "KIND", "ROLE", "LIMITS", "MADE", "BY", "EXPIRES", "ID")
         Option("--tag", "only services with these tags", "TAGS"),
         Option("--command", "only these commands", "NAMES"),
         Option("--path", "only these paths", "PATHS"),
+        Option("--tool", "only these tools of MCP servers, as SERVER__TOOL", "TOOLS"),
         Option("--expires", "for how long it is valid", "DURATION", "duration"),
     ),
     commands=("create_token", "list_tokens", "rotate_token", "revoke_token"),
@@ -80,6 +81,7 @@ def _create_token(call: Call, name: str) -> int:
     fields: dict[str, Any] = {"token_name": name, "role": call.options.get("role") or "operator"}
     for option, field in (
         ("service", "services"), ("tag", "tags"), ("command", "commands"), ("path", "paths"),
+        ("tool", "tools"),
     ):  # fmt: skip
         if option in call.options:
             fields[field] = [word.strip() for word in call.options[option].split(",")]

@@ -31,6 +31,8 @@ class Scopes(msgspec.Struct, frozen=True, kw_only=True):
     services: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
     paths: tuple[str, ...] | None = None
+    tools: tuple[str, ...] | None = None
+    """Patterns of tools of MCP servers, as SERVER__TOOL."""
 
 
 UNLIMITED = Scopes()

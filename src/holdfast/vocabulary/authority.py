@@ -59,7 +59,8 @@ class ApprovalInfo(Result, frozen=True, kw_only=True):
     approvers: str
     """The least role that may approve it."""
     asked_at: float
-    expires_at: float
+    expires_at: float | None
+    """None: it waits until somebody decides."""
     state: str = "waiting"
     """waiting, approved, rejected or expired."""
     by: str | None = None

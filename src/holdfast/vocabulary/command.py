@@ -49,7 +49,7 @@ class Door(str, Enum):
 EVERY_DOOR = frozenset(Door)
 LOCAL = frozenset({Door.CLI})
 
-Toolset = Literal["process", "files", "search", "git"]
+Toolset = Literal["process", "files", "search", "git", "servers"]
 """A set of tools that assistants are offered together."""
 
 
@@ -109,3 +109,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Whether it changes files. A checkpoint is made before the first such change of a session."""
     masked: ClassVar[frozenset[str]] = frozenset()
     """Fields that are left out of the audit, because they are long or may hold anything."""
+
+    def may_be_done_again(self) -> bool:
+        """Return whether this very request is `repeatable`."""
+        return self.repeatable

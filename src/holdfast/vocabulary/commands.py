@@ -38,6 +38,7 @@ SUBJECTS = (
     "files",
     "search",
     "git",
+    "mcp_servers",
 )
 """Modules of this package that define commands, in the order of the reference. Their handlers are
 in the module of `app.handlers` that has the same name."""

@@ -73,6 +73,7 @@ class EventKind(str, Enum):
     DOOR_OPENED = "door:opened"
     DOOR_FAILED = "door:failed"
     FILES_TAKEN_BACK = "files:taken_back"
+    MCP_TOOLS_CHANGED = "mcp:tools_changed"
     EVENTS_DROPPED = "events:dropped"
     DATABASE_REPLACED = "database:replaced"
 
@@ -159,6 +160,8 @@ MEANING: dict[EventKind, str] = {
     EventKind.DOOR_FAILED: "A network door cannot listen: which one, why, and who has the port.",
     EventKind.FILES_TAKEN_BACK: "A change of files in which Holdfast died was taken back: "
     "`change`, its `paths`, and those that were `left` because others had changed them.",
+    EventKind.MCP_TOOLS_CHANGED: "An MCP server tells other tools than those that were approved: "
+    "which are `new`, `changed` or `gone`. They are held until somebody approves them.",
     EventKind.EVENTS_DROPPED: "Old events were removed by age or count.",
     EventKind.DATABASE_REPLACED: "The history was unreadable or deleted, and is begun anew; "
     "`moved_to`: where the old one is.",

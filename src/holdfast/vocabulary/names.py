@@ -21,7 +21,7 @@ HAND_OVER_PATH = "/handover"
 BROWSER_HOST = "holdfast.localhost"
 """This machine, by a name whose cookies no other program of it is shown."""
 
-TOOLSETS = ("process", "files", "search", "git")
+TOOLSETS = ("process", "files", "search", "git", "servers")
 """Kinds of tools that assistants are offered."""
 
 

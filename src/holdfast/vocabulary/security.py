@@ -73,9 +73,9 @@ class AccessResult(Result, frozen=True, kw_only=True):
 class CreateToken(Command, frozen=True, kw_only=True):
     """Make a token for a program or a person; its text is shown this once.
 
-    `role` is viewer, operator, admin or agent. `commands`, `services`, `tags` and `paths`
-    limit it further (patterns with `*`). `expires_in` is in seconds. A token that is made with
-    another ends with that one.
+    `role` is viewer, operator, admin or agent. `commands`, `services`, `tags`, `paths` and
+    `tools` (of MCP servers) limit it further (patterns with `*`). `expires_in` is in seconds.
+    A token that is made with another ends with that one.
     """
 
     name = "create_token"
@@ -89,6 +89,8 @@ class CreateToken(Command, frozen=True, kw_only=True):
     services: list[str] | None = None
     tags: list[str] | None = None
     paths: list[str] | None = None
+    tools: list[str] | None = None
+    """Of MCP servers, as SERVER__TOOL."""
     expires_in: float | None = None
 
 

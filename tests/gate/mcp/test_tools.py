@@ -48,6 +48,8 @@ TOOLLESS = {
     "resize": "a tool has no window; `attach` sends it",
     "execute_command": "`run` does more, and what it starts can be waited for",
     "file_changes": "`edit` and `write` name each change, and `undo: last` needs no name",
+    "read_mcp_tool": "each tool of another server is a tool",
+    "call_mcp_tool": "each tool of another server is a tool",
 }
 """Commands with a toolset that no tool gives, and why."""
 

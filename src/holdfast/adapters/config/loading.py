@@ -28,6 +28,7 @@ from holdfast.adapters.config.keys.alerts import build_anchor
 from holdfast.adapters.config.keys.commands import build_command_settings
 from holdfast.adapters.config.keys.dependencies import check_groups
 from holdfast.adapters.config.keys.doors import build_door, build_http
+from holdfast.adapters.config.keys.mcp_servers import build_mcp_servers
 from holdfast.adapters.config.keys.policies import build_request_settings
 from holdfast.adapters.config.keys.root import ROOT, SUPERVISOR
 from holdfast.adapters.config.keys.services import (
@@ -218,6 +219,10 @@ def _build(
     builder = ServiceBuilder(reading, values)
     services = builder.build(written)
     groups = check_groups(reading, values, written, services)
+    servers, processes = build_mcp_servers(
+        reading, values.get("mcp_servers", {}), builder, services
+    )
+    services |= processes
     if target is not None:
         services[TARGET] = _build_target(reading, builder, services.get(TARGET), target)
     fields = {
@@ -225,6 +230,7 @@ def _build(
         "door": door,
         "http": http,
         "groups": groups,
+        "mcp_servers": servers,
         "templates": build_templates(reading, values, written),
         **build_command_settings(reading, values, services, {*written, *groups}),
         **build_request_settings(reading, values, chosen),
@@ -241,7 +247,11 @@ def _build(
         project=reading.folder,
         warnings=tuple(dict.fromkeys(one.shown(reading.folder) for one in reading.warnings)),
         services=services,
-        declares="services" if "services" in values else "settings" if values else "nothing",
+        declares="services"
+        if "services" in values or "mcp_servers" in values
+        else "settings"
+        if values
+        else "nothing",
         settings=Settings(**fields),
         is_level_given="log_level" in chosen,
         log_file=_log_file(reading, values),

@@ -22,6 +22,7 @@ from holdfast.adapters.config.keys.commands import (
 from holdfast.adapters.config.keys.doors import AUTHENTICATION, MCP, SECURITY, TLS
 from holdfast.adapters.config.keys.files import BACKUPS, FILE_ROOT, FILES, GIT
 from holdfast.adapters.config.keys.health import HEALTH_CHECK, NOTIFY
+from holdfast.adapters.config.keys.mcp_servers import MCP_SERVER, TOOL_HINTS
 from holdfast.adapters.config.keys.policies import FILTERS, POLICY, RATE_LIMIT
 from holdfast.adapters.config.keys.resources import HOST_LIMITS, MEMORY_LIMIT
 from holdfast.adapters.config.keys.root import ROOT, SUPERVISOR
@@ -35,7 +36,7 @@ BLOCKS: tuple[Block, ...] = (
     *(WATCH, SCHEDULE, TARGET, MEMORY_LIMIT, HOST_LIMITS),
     *(FILES, FILE_ROOT, BACKUPS),
     *(POLICY, FILTERS, RATE_LIMIT, AUDIT, ANCHOR),
-    *(MCP, GIT),
+    *(MCP, GIT, MCP_SERVER, TOOL_HINTS),
     *(COMMAND, COMMAND_POLICY, STEP, WAIT, WORKFLOW, RECOVERY),
     SUPERVISOR,
 )

@@ -51,6 +51,7 @@ def create_token(context: Context, command: CreateToken, actor: Actor) -> TokenR
         services=_patterns(command.services),
         tags=_patterns(command.tags),
         paths=_patterns(command.paths),
+        tools=_patterns(command.tools),
     )
     if redact(command.token_name) != command.token_name:
         raise UsageError("a token's name is shown to everybody; this one looks like a secret")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 import holdfast
+from holdfast.client.server_tools import listed, read_offered
 from holdfast.system.lean_json import loads
 
 TYPE_CHECKING = False
@@ -35,9 +36,11 @@ def is_modern(params: Message) -> bool:
 class FirstAnswers:
     """Answers for one client."""
 
-    def __init__(self, narrowed: Message, find_offer: Callable[[], Offer]) -> None:
+    def __init__(self, narrowed: Message, find_offer: Callable[[], Offer], state: str = "") -> None:
         """`narrowed` is what the client's command line wants of the tools; `find_offer` says what
-        is offered as long as no gate has said it."""
+        is offered as long as no gate has said it. `state` is the state folder, where the tools of
+        other servers are written down."""
+        self._state = state
         self._narrowed = narrowed
         self._find_offer = find_offer
         self._offer: Offer | None = None
@@ -77,8 +80,21 @@ class FirstAnswers:
             if self._offer is None:
                 self._offer = self._find_offer()
             self._listed = self._names(self._offer)
-            result["tools"] = [one for one in result["tools"] if one["name"] in self._listed]
+            own = [one for one in result["tools"] if one["name"] in self._listed]
+            result["tools"] = [*own, *self._of_servers(own)]
         return result
+
+    def _of_servers(self, own: list[Message]) -> list[Message]:
+        """Return the definitions of other servers' tools that are listed as well."""
+        offer = self._offer or {}
+        toolsets = offer.get("toolsets") or ()
+        wanted = self._narrowed.get("toolsets")
+        narrowed = {
+            **offer,
+            "read_only": offer.get("read_only") or self._narrowed.get("read_only"),
+            "toolsets": [one for one in toolsets if wanted is None or one in wanted],
+        }
+        return listed(read_offered(self._state), own, narrowed)
 
     def learn(self, greeted: Message) -> bool:
         """Take what the gate says it offers; return whether the client knows other tools."""

@@ -73,7 +73,7 @@ class Relay:
         self._places = places
         self._greeting = greeting
         self._sessions = sessions
-        self._first = FirstAnswers(greeting, sessions.offer)
+        self._first = FirstAnswers(greeting, sessions.offer, places.state)
         self._calls_left = 0
         """How often the gate is still called up while nothing is asked."""
         self._token: str | None = None

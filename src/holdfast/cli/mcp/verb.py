@@ -55,33 +55,39 @@ def relay_quickly(words: list[str], environ: Mapping[str, str]) -> int | None:
 @Verb(
     "mcp",
     "Let an AI assistant in: speak MCP on standard input and output",
-    operands="[config [CLIENT]]",
-    most=2,
+    operands="[config|servers|tools|call|approve …]",
+    most=None,
     options=(
         Option("--start", "start Holdfast and its services if nothing runs here"),
         Option("--read-only", "offer only tools that look"),
-        Option("--toolsets", "offer only these: process,files,search,git", "NAMES"),
+        Option("--toolsets", "offer only these: process,files,search,git,servers", "NAMES"),
         Option("--write", "with config: put it into the client's own file"),
+        Option("--held", "with tools: what waits for approval, with its difference"),
+        Option("--schema", "with tools: the whole definitions"),
     ),
-    commands=("open_session", "up"),
+    commands=(
+        *("open_session", "up", "mcp_servers", "mcp_tools", "read_mcp_tool", "call_mcp_tool"),
+        "approve_mcp_tools",
+    ),
     about=(
         "Assistants start this themselves; `mcp config CLIENT` shows what to tell them, for\n"
         "claude, codex, gemini, cursor, vscode, zed, windsurf or opencode. The line outlives\n"
-        "a crash of Holdfast: it connects again, and nothing is done twice."
+        "a crash of Holdfast: it connects again, and nothing is done twice.\n"
+        "`mcp servers` lists the MCP servers that Holdfast runs, `mcp tools [WORD…]` their\n"
+        "tools or finds some, `mcp call TOOL JSON` calls one, and `mcp approve SERVER [TOOL…]`\n"
+        "accepts definitions that have changed."
     ),
     examples=(
         ("holdfast mcp config claude", "what Claude Code needs to know"),
         ("holdfast mcp config cursor --write", "put it into .cursor/mcp.json"),
         ("holdfast mcp --read-only", "a line for an assistant that may look"),
+        ("holdfast mcp tools create issue", "find a tool by what it does"),
+        ('holdfast mcp call files__read \'{"path": "README.md"}\'', "call one"),
     ),
 )
 def mcp(call: Call) -> int:
     if call.operands:
-        if call.operands[0] != "config":
-            raise UsageError(f'"{call.operands[0]}" is not config', "holdfast mcp --help")
-        from holdfast.cli.mcp.config import config
-
-        return config(call)
+        return _act(call)
 
     def launch() -> None:
         from holdfast.cli.up import start_quietly
@@ -89,6 +95,23 @@ def mcp(call: Call) -> int:
         start_quietly(call)
 
     return _relay(call.places, call.options, launch if call.options.get("start") else None)
+
+
+def _act(call: Call) -> int:
+    """Do what the first operand names, beside relaying."""
+    if call.operands[0] == "config":
+        if len(call.operands) > 2:
+            raise UsageError("config takes one client", "holdfast mcp config CLIENT")
+        from holdfast.cli.mcp.config import config
+
+        return config(call)
+    from holdfast.cli.mcp.servers import ACTIONS
+
+    action = ACTIONS.get(call.operands[0])
+    if action is None:
+        known = ", ".join(["config", *ACTIONS])
+        raise UsageError(f'"{call.operands[0]}" is none of {known}', "holdfast mcp --help")
+    return action(call)
 
 
 def _relay(places: Places, options: dict[str, Any], launch: Callable[[], None] | None) -> int:

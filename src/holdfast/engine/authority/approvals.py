@@ -17,7 +17,7 @@ import msgspec
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.engine.runner.environment import Clock, HistoryRecorder, KeeperApi, PendingCall
-from holdfast.vocabulary.actors import Actor, Target
+from holdfast.vocabulary.actors import Actor, Role, Target
 from holdfast.vocabulary.authority import ApprovalInfo
 from holdfast.vocabulary.command import Command
 from holdfast.vocabulary.errors import Failed, NotFound, Refused
@@ -71,6 +71,18 @@ class PendingApproval:
         }
 
 
+class StandingApproval:
+    """Something that waits for a decision without a caller: it neither expires nor hangs up."""
+
+    __slots__ = ("actor", "info", "on_decided")
+
+    def __init__(self, info: ApprovalInfo, on_decided: Callable[[ApprovalInfo], None]) -> None:
+        self.info = info
+        self.actor = Actor(Role.AGENT, info.actor)
+        """On whose behalf it is asked; never the one who decides."""
+        self.on_decided = on_decided
+
+
 class ApprovalQueue:
     """All commands that wait, and the last that did."""
 
@@ -88,12 +100,26 @@ class ApprovalQueue:
         self._call_later = call_later
         self._new_future = new_future
         self._waiting: dict[str, PendingApproval] = {}
+        self._standing: dict[str, StandingApproval] = {}
         self._over: deque[ApprovalInfo] = deque(maxlen=MOST_OVER)
         self.on_decided: Callable[[str], None] = lambda state: None
 
     @property
     def waiting(self) -> list[ApprovalInfo]:
-        return [pending.info for pending in self._waiting.values()]
+        found = [one.info for one in self._waiting.values()]
+        found += [one.info for one in self._standing.values()]
+        return sorted(found, key=lambda info: info.asked_at)
+
+    def post(self, standing: StandingApproval, *, is_quiet: bool) -> None:
+        """Let something wait that is no command of a caller. Whoever posts it posts it again to the
+        next supervisor, then quietly."""
+        self._standing[standing.info.approval] = standing
+        if not is_quiet:
+            self._recorder.event(EventKind.APPROVAL_REQUESTED, **_event_data(standing.info))
+
+    def withdraw(self, approval: str) -> None:
+        """There is nothing to decide any more."""
+        self._standing.pop(approval, None)
 
     @property
     def over(self) -> list[ApprovalInfo]:
@@ -143,22 +169,31 @@ class ApprovalQueue:
         self._recorder.event(EventKind.APPROVAL_REQUESTED, **_event_data(info))
         return pending
 
-    def find(self, approval: str) -> PendingApproval:
-        found = self._waiting.get(approval)
+    def find(self, approval: str) -> PendingApproval | StandingApproval:
+        found = self._waiting.get(approval) or self._standing.get(approval)
         if found is not None:
             return found
         for info in self._over:
             if info.approval == approval:
                 by = f" by {info.by}" if info.by else f": {info.why}"
                 raise Failed(f"{approval} is {info.state} already{by}", "ask again if need be")
-        waiting = ", ".join(self._waiting) or "nothing"
+        waiting = ", ".join((*self._waiting, *self._standing)) or "nothing"
         raise NotFound(f'no approval "{approval[:100]}"', f"waiting: {waiting}")
 
     def settle(
-        self, pending: PendingApproval, state: str, by: str | None, why: str | None
+        self,
+        pending: PendingApproval | StandingApproval,
+        state: str,
+        by: str | None,
+        why: str | None,
     ) -> ApprovalInfo:
         """Decide, or declare it void; the caller continues."""
         info = msgspec.structs.replace(pending.info, state=state, by=by, why=why)
+        if isinstance(pending, StandingApproval):
+            if self._standing.pop(info.approval, None) is not None:
+                self._end(info)
+                pending.on_decided(info)
+            return info
         if self._waiting.pop(info.approval, None) is None:
             return pending.info
         if pending.timer is not None:

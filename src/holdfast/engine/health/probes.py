@@ -28,6 +28,7 @@ from holdfast.vocabulary.specs.probes import (
     ExecTarget,
     HttpTarget,
     LogTarget,
+    McpTarget,
     NotifyTarget,
     ProbeSpec,
     ProcessTarget,
@@ -83,6 +84,8 @@ class ProbeChecks:
         self.loop = loop
         self.logs = logs
         self.matcher = matcher
+        self.open_mcp: Callable[[MonitoredRun, ProbeSpec, Callable[[], None]], ProbeCheck]
+        """Opens the check of an MCP server; set when those are built."""
         self.commands = asyncio.Semaphore(MOST_COMMANDS)
         self.connections = asyncio.Semaphore(MOST_CONNECTIONS)
         self._threads = ThreadPoolExecutor(2, "probe")
@@ -103,6 +106,8 @@ class ProbeChecks:
                 return _LineCheck(self, target, runner, on_answer)
             case ProcessTarget():
                 return _ProcessCheck(runner)
+            case McpTarget():
+                return self.open_mcp(runner, probe, on_answer)
             case NotifyTarget():
                 raise AssertionError("notify is answered by the monitor")
 

@@ -29,6 +29,7 @@ from holdfast.gate.callers import ValidTokens, caller_of
 from holdfast.gate.errors import problem
 from holdfast.gate.http_limits import prove
 from holdfast.gate.mcp.call import SCOPE, McpClient
+from holdfast.gate.mcp_servers.gateway import Gateway
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.specs.mcp import McpSpec
 
@@ -61,6 +62,7 @@ class McpDoor:
         self._loading: asyncio.Task[McpServer] | None = None
         self._listening: asyncio.Task[None] | None = None
         self._tokens = ValidTokens(self._channel)
+        self._gateway = Gateway(line_socket)
         self._servers: list[asyncio.AbstractServer] = []
 
     @classmethod
@@ -81,7 +83,8 @@ class McpDoor:
         return [Route(path, _Endpoint(self)) for path in paths]
 
     def begin(self, relays: socket.socket | None) -> None:
-        """Accept the relays' connections."""
+        """Accept the relays' connections, and speak with the MCP servers."""
+        self._gateway.begin()
         if relays is not None:
             self._listening = asyncio.get_running_loop().create_task(self._listen(relays))
 
@@ -101,7 +104,9 @@ class McpDoor:
             await asyncio.to_thread(_load_library)
             from holdfast.gate.mcp.server import McpServer
 
-            server = McpServer(self._channel, self._line_socket, self._offer, self._allowed)
+            server = McpServer(
+                self._channel, self._line_socket, self._offer, self._allowed, self._gateway
+            )
             await server.start()
         except Exception:
             _log.exception("the assistants' door cannot be opened")

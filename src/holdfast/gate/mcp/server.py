@@ -36,6 +36,9 @@ from holdfast.gate.mcp.http import HttpTransport
 from holdfast.gate.mcp.relays import Relays
 from holdfast.gate.mcp.subscriptions import Subscriptions
 from holdfast.gate.mcp.tools import TABLE, offered
+from holdfast.gate.mcp_servers.gateway import Gateway
+from holdfast.gate.mcp_servers.offering import ServerTools, normalised
+from holdfast.gate.mcp_servers.offering import failure as call_failure
 from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.names import closest
@@ -67,9 +70,14 @@ class McpServer:
     """The server and the transports that reach it."""
 
     def __init__(
-        self, channel: Channel, line_socket: str, offer: McpSpec, allowed: AllowedOrigins
+        self,
+        channel: Channel,
+        line_socket: str,
+        offer: McpSpec,
+        allowed: AllowedOrigins,
+        gateway: Gateway,
     ) -> None:
-        self.server = make_server(lambda: Channel(line_socket))
+        self.server = make_server(lambda: Channel(line_socket), ServerTools(gateway))
         self.relays = Relays(self.server, channel, line_socket, offer)
         self.http = HttpTransport(self.server, allowed, has_sse=offer.legacy_sse)
 
@@ -77,8 +85,12 @@ class McpServer:
         await self.http.start()
 
 
-def make_server(new_channel: Callable[[], Channel]) -> Server[Any]:
+def make_server(
+    new_channel: Callable[[], Channel], others: ServerTools | None = None
+) -> Server[Any]:
+    """`others` are the tools of other MCP servers."""
     subscriptions = Subscriptions(new_channel)
+    tools = Tools(others)
     server: Server[Any] = Server(
         "holdfast",
         version=holdfast.__version__,
@@ -93,8 +105,8 @@ def make_server(new_channel: Callable[[], Channel]) -> Server[Any]:
         get_tool_input_schema={
             tool.name: arguments.schema_of(tool.arguments) for tool in TABLE
         }.get,
-        on_list_tools=_list_tools,
-        on_call_tool=_call_tool,
+        on_list_tools=tools.list,
+        on_call_tool=tools.call,
         on_list_resources=_list_resources,
         on_list_resource_templates=_list_templates,
         on_read_resource=_read_resource,
@@ -113,12 +125,65 @@ def make_server(new_channel: Callable[[], Channel]) -> Server[Any]:
 # Tools
 
 
-async def _list_tools(ctx: Context, _: PaginatedRequestParams | None) -> Any:
-    tools = offered(client_of(ctx).offer).values()
-    return {**COMPLETE, "tools": [tool.described() for tool in tools]}
+class Tools:
+    """Our own tools, and those of other MCP servers."""
+
+    def __init__(self, others: ServerTools | None) -> None:
+        self._others = others
+
+    async def list(self, ctx: Context, _: PaginatedRequestParams | None) -> Any:
+        client = client_of(ctx)
+        own = [tool.described() for tool in offered(client.offer).values()]
+        more = [] if self._others is None else await self._others.listing(client, own)
+        return {**COMPLETE, "tools": [*own, *more]}
+
+    async def call(self, ctx: Context, params: CallToolRequestParams) -> Any:
+        if self._others is not None and self._others.is_ours(params.name):
+            return await self._call_other(self._others, ctx, params)
+        return await _call_own(ctx, params)
+
+    async def _call_other(
+        self, others: ServerTools, ctx: Context, params: CallToolRequestParams
+    ) -> Any:
+        """Call a tool of another server. What it answers is passed on as it is."""
+        if was_declined(params.input_responses):
+            return _result(Answer("the user rejected it; nothing was done", is_error=True))
+        call = _call_of(ctx, params)
+        try:
+            with anyio.fail_after(call.remaining(LONGEST_CALL)):
+                answer = await others.call(call, params.name, params.arguments or {})
+        except HoldfastError as error:
+            return _result(call_failure(error))
+        except InputNeeded as needed:
+            return input_required(call, needed.notice)
+        except TimeoutError:
+            if call.notice is not None:
+                return _result(answers.awaits_approval(call.notice))
+            text = f"{params.name} takes longer than {LONGEST_CALL:g} s"
+            return _result(Answer(text, is_error=True))
+        if isinstance(answer, Answer):
+            return _result(answer)
+        if isinstance(failed := answer.get("error"), dict):
+            code = failed.get("code")
+            code = code if isinstance(code, int) else INVALID_PARAMS
+            raise MCPError(code, str(failed.get("message") or ""), failed.get("data"))
+        return normalised(answer["result"])
 
 
-async def _call_tool(ctx: Context, params: CallToolRequestParams) -> Any:
+def _call_of(ctx: Context, params: CallToolRequestParams) -> ToolCall:
+    client = client_of(ctx)
+    meta: Any = params.meta or {}
+    return ToolCall(
+        client,
+        _call_text(params.name, params),
+        meta.get(KEY),
+        ctx.session.report_progress,
+        confirm_for(ctx, client, was_asked=params.input_responses is not None),
+        meta.get(BEGAN),
+    )
+
+
+async def _call_own(ctx: Context, params: CallToolRequestParams) -> Any:
     client = client_of(ctx)
     tools = offered(client.offer)
     tool = tools.get(params.name)
@@ -128,15 +193,7 @@ async def _call_tool(ctx: Context, params: CallToolRequestParams) -> Any:
         raise MCPError(INVALID_PARAMS, f'no tool "{params.name}"{meant}')
     if was_declined(params.input_responses):
         return _result(Answer("the user rejected it; nothing was done", is_error=True))
-    meta: Any = params.meta or {}
-    call = ToolCall(
-        client,
-        _call_text(tool.name, params),
-        meta.get(KEY),
-        ctx.session.report_progress,
-        confirm_for(ctx, client, was_asked=params.input_responses is not None),
-        meta.get(BEGAN),
-    )
+    call = _call_of(ctx, params)
     try:
         given, notes = arguments.parse(tool.arguments, tool.name, params.arguments or {})
         with anyio.fail_after(call.remaining(LONGEST_CALL)):

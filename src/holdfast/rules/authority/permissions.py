@@ -170,10 +170,19 @@ def _by_rights(
         return PermissionVerdict(
             False, f"its token is limited to {_listed(scopes.commands)}", "scope"
         )
+    if scopes.tools is not None and not _is_of_tools(command, scopes.tools):
+        return PermissionVerdict(False, f"its token is limited to {_listed(scopes.tools)}", "scope")
     if scopes.paths is not None and (command.about_files or files):
         return _by_paths(actor, scopes.paths, files)
     if scopes.services is None and scopes.tags is None:
         return PermissionVerdict(True, _reason(actor))
+    return _by_services(actor, command, targets)
+
+
+def _by_services(
+    actor: Actor, command: Command | type[Command], targets: Sequence[Target]
+) -> PermissionVerdict:
+    scopes = actor.scopes
     if (command.about_files and scopes.commands is None) or _names_outside(command):
         # Files belong to no service: an actor that was given some services was not given files.
         return PermissionVerdict(
@@ -194,6 +203,12 @@ def _by_rights(
         why = "its token is limited to some services, and this is about all"
         return PermissionVerdict(False, why, "scope")
     return PermissionVerdict(True, _reason(actor))
+
+
+def _is_of_tools(command: Command | type[Command], patterns: Sequence[str]) -> bool:
+    """Return whether it calls one of these tools of MCP servers, or none at all."""
+    tool = getattr(command, "tool", None) if isinstance(command, Command) else None
+    return not isinstance(tool, str) or _is_among(tool, patterns)
 
 
 def _by_paths(

@@ -124,6 +124,7 @@ def _is_about(policy: PolicySpec, request: PolicyRequest, local: Local) -> bool:
         and _is_of(policy.commands, command.name)
         and _is_about_services(policy, request.targets)
         and _is_about_paths(policy, request)
+        and _is_about_tools(policy, command)
         and (
             policy.times is None
             or any(is_within(window, local(window.zone)) for window in policy.times)
@@ -162,6 +163,14 @@ def _is_about_services(policy: PolicySpec, targets: Sequence[Target]) -> bool:
         for target in targets
     ]
     return bool(found) and (all(found) if policy.effect == "allow" else any(found))
+
+
+def _is_about_tools(policy: PolicySpec, command: Command | type[Command]) -> bool:
+    """A policy with tools is about calls of these, and about nothing else."""
+    if policy.tools is None:
+        return True
+    tool = getattr(command, "tool", None) if isinstance(command, Command) else None
+    return isinstance(tool, str) and _is_of(policy.tools, tool)
 
 
 def _is_about_paths(policy: PolicySpec, request: PolicyRequest) -> bool:

@@ -33,6 +33,7 @@ def why_wider(actor: Actor, asked: CreateToken) -> str | None:
     limits = (
         ("commands", actor.scopes.commands, asked.commands),
         ("paths", actor.scopes.paths, asked.paths),
+        ("tools", actor.scopes.tools, asked.tools),
     )
     for what, own, wanted in limits:
         if own is not None and not _is_within(wanted, own):

@@ -14,6 +14,7 @@ from holdfast.vocabulary.specs.probes import (
     ExecTarget,
     HttpTarget,
     LogTarget,
+    McpTarget,
     NotifyTarget,
     ProbeSpec,
     ProcessTarget,
@@ -209,6 +210,8 @@ def _question(probe: ProbeSpec) -> str:
             return "its own report READY=1"
         case ProcessTarget():
             return "its process"
+        case McpTarget():
+            return "an answer to the protocol"
 
 
 def _why_failed(facts: Evidence, since: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -25,6 +25,11 @@ class McpSpec(msgspec.Struct, frozen=True, kw_only=True):
     supervised: bool = False
     """Whether processes that Holdfast runs may use more than the tools that only read."""
     legacy_sse: bool = False
+    tools: Literal["auto", "list", "search"] = "auto"
+    """Whether the tools of other servers are listed, or have to be searched for. `auto`: listed
+    while all tools fit `tools_budget`."""
+    tools_budget: int = 8000
+    """Tokens that all definitions together may take in `auto`."""
 
     def offer(self) -> dict[str, Any]:
         """Return what decides which tools are offered, for processes that know no specs."""
@@ -33,4 +38,6 @@ class McpSpec(msgspec.Struct, frozen=True, kw_only=True):
             "toolsets": list(self.toolsets),
             "run": self.run,
             "send": self.send,
+            "tools": self.tools,
+            "tools_budget": self.tools_budget,
         }

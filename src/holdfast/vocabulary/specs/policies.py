@@ -39,6 +39,8 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
     services: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
     paths: tuple[str, ...] | None = None
+    tools: tuple[str, ...] | None = None
+    """Patterns of tools of MCP servers, as SERVER__TOOL."""
     times: tuple[Window, ...] | None = None
     approve_within: float = 600.0
     approvers: Literal["operator", "admin"] = "admin"

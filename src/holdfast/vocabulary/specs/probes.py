@@ -62,7 +62,11 @@ class ProcessTarget(msgspec.Struct, frozen=True, kw_only=True, tag="process"):
     """Whether the main process lives, where an interval is declared and nothing to ask."""
 
 
-Target = HttpTarget | TcpTarget | ExecTarget | LogTarget | NotifyTarget | ProcessTarget
+class McpTarget(msgspec.Struct, frozen=True, kw_only=True, tag="mcp"):
+    """The protocol of an MCP server: it has told its tools, or it still answers."""
+
+
+Target = HttpTarget | TcpTarget | ExecTarget | LogTarget | NotifyTarget | ProcessTarget | McpTarget
 
 
 class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -87,7 +91,7 @@ class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def kind(self) -> str:
-        """http, tcp, exec, log, notify or process."""
+        """http, tcp, exec, log, notify, process or mcp."""
         return str(self.target.__struct_config__.tag)
 
 

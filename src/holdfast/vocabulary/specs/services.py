@@ -142,7 +142,10 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     success_exit_codes: InPlace[tuple[int, ...]] = (0,)
     stop: InPlace[StopSpec] = StopSpec()
     terminal: ByRestart[bool] = False
-    stdin: ByRestart[Literal["null", "pipe"]] = "null"
+    stdin: ByRestart[Literal["null", "pipe", "channel"]] = "null"
+    """With `channel`, standard input and output are a conversation with whoever the channel is
+    lent to, and only standard error is recorded."""
+    kind: Identity[Literal["service", "mcp_server"]] = "service"
     user: ByRestart[str | None] = None
     umask: ByRestart[int | None] = None
     rlimits: ByRestart[dict[str, tuple[int, int]]] = {}

@@ -14,6 +14,7 @@ from holdfast.vocabulary.specs.audit import AnchorSpec
 from holdfast.vocabulary.specs.files import FilesSpec
 from holdfast.vocabulary.specs.git import GitSpec
 from holdfast.vocabulary.specs.mcp import McpSpec
+from holdfast.vocabulary.specs.mcp_servers import McpServerSpec
 from holdfast.vocabulary.specs.policies import FilterSpec, Mode, PolicySpec, RateLimit
 from holdfast.vocabulary.specs.resources import HostLimits
 from holdfast.vocabulary.specs.services import ServiceSpec
@@ -101,6 +102,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     filters: FilterSpec | None = None
     rate_limit: RateLimit = RateLimit()
     mcp: McpSpec = McpSpec()
+    mcp_servers: dict[str, McpServerSpec] = {}
     secrets: tuple[str, ...] = ()
     """Further secrets: names of variables, or values."""
     audit_anchor: AnchorSpec = AnchorSpec()

@@ -214,6 +214,12 @@ MCP = Block(
         Key("send", Boolean(), "Let assistants type into services."),
         Key("supervised", Boolean(), "Let agents that Holdfast runs change things."),
         Key("legacy_sse", Boolean(), "Serve the old HTTP transport at /mcp/sse as well."),
+        Key(
+            "tools",
+            Choice("auto", "list", "search"),
+            "Tools of other servers: listed, searched for, or listed while all fit the budget.",
+        ),
+        Key("tools_budget", Integer(0, 10_000_000), "Tokens that all definitions may take."),
     ],
     spec=McpSpec,
     definition="mcp",

@@ -107,6 +107,7 @@ POLICY = Block(
         Key("services", ListOf(Text()), "Only about these services, with `*`."),
         Key("tags", ListOf(Text()), "Only about services with one of these tags."),
         Key("paths", ListOf(Text()), "Only about these files, with `*`."),
+        Key("tools", ListOf(Text()), "Only calls of these tools, as `SERVER__TOOL`, with `*`."),
         Key("times", ListOf(WeekTimes()), "Only then: days, hours, time zone."),
         Key(
             "approve_within",
@@ -125,6 +126,7 @@ POLICY = Block(
         "service": "services",
         "tag": "tags",
         "path": "paths",
+        "tool": "tools",
         "time": "times",
     },
 )

@@ -14,6 +14,7 @@ from holdfast.adapters.config.keys.dependencies import Groups
 from holdfast.adapters.config.keys.doors import DASHBOARD, MCP, SECURITY, TLS, AssistantDoor
 from holdfast.adapters.config.keys.files import FILES, GIT
 from holdfast.adapters.config.keys.foreign import ROOT_KEYS
+from holdfast.adapters.config.keys.mcp_servers import KEY as MCP_SERVERS
 from holdfast.adapters.config.keys.policies import PolicyList
 from holdfast.adapters.config.keys.resources import HOST_LIMITS, PortRange
 from holdfast.adapters.config.keys.services import (
@@ -111,6 +112,7 @@ _GLOBAL = [
     Key("audit", AUDIT, "Who did what: how the record is made safe against rollback."),
     Key("security", SECURITY, "Who may do what from the network."),
     Key("mcp", AssistantDoor(MCP), "The door of AI assistants."),
+    MCP_SERVERS,
     Key("files", SpecOf(FILES), "Files that can be read and changed through the doors."),
     Key("git", SpecOf(GIT), "What git repositories may do."),
     Key(

@@ -5,6 +5,8 @@ The values of variables are never repeated in a problem, because they may be sec
 
 from __future__ import annotations
 
+import os
+
 from holdfast.adapters.config.document import ListNode, Node, Scalar, Table, TableEntry
 from holdfast.adapters.config.interpolation import (
     CommandLineWords,
@@ -14,9 +16,11 @@ from holdfast.adapters.config.interpolation import (
 )
 from holdfast.adapters.config.kinds.kind import Kind, Reading, ScalarKind, Schema
 from holdfast.adapters.config.problems import repeat_safely
+from holdfast.adapters.config.sources import note_source, read_content, resolve_path
 from holdfast.rules.workflows import SHELL_WORDS
 
 WORD: Schema = {"type": ["string", "number", "boolean"]}
+LARGEST_SECRET = 64 * 1024
 WORDS: Schema = {"type": "array", "items": WORD}
 
 
@@ -157,9 +161,13 @@ class Variables(Kind):
             reading.note(entry.key, key, "this is not a name for a variable", hint)
             return
         node = entry.node
-        if not isinstance(node, Scalar):
+        if isinstance(node, Table) and set(node.entries) == {"file"}:
+            value = read_secret(node.entries["file"].node, f"{key}.file", reading)
+            if value is not None:
+                variables[name] = value
+        elif not isinstance(node, Scalar):
             found = "a list" if isinstance(node, ListNode) else "a mapping"
-            hint = "write one value; put quotes around JSON"
+            hint = "write one value, or {file: PATH} of a secret; put quotes around JSON"
             reading.note(node, key, f"the value is {found}, not text", hint)
         elif node.is_null:
             if name in reading.environ:
@@ -183,7 +191,8 @@ class Variables(Kind):
         )
 
     def schema(self) -> Schema:
-        value = {"type": ["string", "number", "boolean", "null"]}
+        file = {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]}
+        value = {"anyOf": [{"type": ["string", "number", "boolean", "null"]}, file]}
         return {
             "anyOf": [
                 {"type": ["object", "null"], "additionalProperties": value},
@@ -201,6 +210,37 @@ def variables_table(node: ListNode) -> Table:
             place = (item.line, item.column, item.file)
             entries[name] = TableEntry(item, Scalar(rest, not equals, *place))
     return Table(entries, node.line, node.column, node.file)
+
+
+def read_secret(node: Node, key: str, reading: Reading) -> str | None:
+    """Return what is in a file that only its owner can read, without the line end."""
+    written = reading.expand(node, key) if isinstance(node, Scalar) else None
+    if written is None:
+        if not isinstance(node, Scalar):
+            reading.note(node, key, "this is no path", "write {file: ~/.secrets/name}")
+        return None
+    path = resolve_path(written, reading.folder, reading.environ)
+    try:
+        data = read_content(path, LARGEST_SECRET)
+        is_open = bool(os.stat(path).st_mode & 0o077)
+    except OSError as error:
+        why = f"the file {path} cannot be read: {error.strerror}"
+        reading.note(node, key, why, "write {file: PATH} of a file with the secret", written)
+        return None
+    note_source(reading.sources, path, data)
+    if is_open:
+        message = f"the file {path} can be read by others than you"
+        reading.note(node, key, message, f"chmod 600 {written}", written)
+    elif len(data) > LARGEST_SECRET:
+        reading.note(node, key, f"the file {path} is larger than 64 KiB", "name another", written)
+    elif b"\0" in data:
+        reading.note(node, key, f"the file {path} contains a NUL character", "remove it", written)
+    else:
+        try:
+            return data.decode("utf-8").removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError:
+            reading.note(node, key, f"the file {path} is no UTF-8 text", "name another", written)
+    return None
 
 
 def is_variable_name(name: str) -> bool:
