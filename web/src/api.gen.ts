@@ -48,7 +48,7 @@ export interface ApprovalInfo {
   reason: string;
   approvers: string;
   asked_at: number;
-  expires_at: number;
+  expires_at: number | null;
   state?: string;
   by?: string | null;
   why?: string | null;
@@ -60,6 +60,11 @@ export interface ApprovalResult {
 export interface ApprovalsResult {
   waiting: ApprovalInfo[];
   over?: ApprovalInfo[];
+}
+export interface ApprovedTools {
+  server: string;
+  approved: string[];
+  held?: string[];
 }
 export interface AuditResult {
   records: (Record<string, unknown>)[];
@@ -402,6 +407,13 @@ export interface Happening {
 export interface HealthResult {
   services: Record<string, ServiceHealth>;
 }
+export interface HeldTool {
+  name: string;
+  server: string;
+  change: string;
+  warnings?: string[];
+  difference?: string[];
+}
 export interface Hit {
   path: string;
   line: number;
@@ -460,6 +472,56 @@ export interface LogsResult {
   lines: LogLine[];
   cursor: string;
   more?: boolean;
+}
+export interface McpCallResult {
+  call: string;
+  tool: string;
+  outcome: string;
+  result?: Record<string, unknown>;
+  run_id?: string | null;
+  milliseconds?: number;
+  attempts?: number;
+  bytes?: number;
+  pin?: string | null;
+}
+export interface McpServerInfo {
+  name: string;
+  transport: string;
+  state: string;
+  notes?: string[];
+  tools?: number;
+  held?: number;
+  denied?: number;
+  calls?: number;
+  failed_calls?: number;
+  unknown_calls?: number;
+  under_way?: number;
+  p50_ms?: number | null;
+  last_call?: number | null;
+  version?: string | null;
+  protocol?: string | null;
+  reason?: string | null;
+  instances?: string[];
+}
+export interface McpServersResult {
+  servers: McpServerInfo[];
+  gate?: boolean;
+}
+export interface McpToolInfo {
+  name: string;
+  server: string;
+  tool: string;
+  signature: string;
+  only_reads?: boolean;
+  may_repeat?: boolean;
+  definition?: Record<string, unknown>;
+  is_always_listed?: boolean;
+}
+export interface McpToolsResult {
+  tools: McpToolInfo[];
+  total: number;
+  held?: HeldTool[];
+  tokens?: number;
 }
 export interface MetricPoint {
   time: number;
@@ -577,6 +639,7 @@ export interface PolicySpec {
   services?: string[] | null;
   tags?: string[] | null;
   paths?: string[] | null;
+  tools?: string[] | null;
   times?: Window[] | null;
   approve_within?: number;
   approvers?: "admin" | "operator";
@@ -1043,6 +1106,12 @@ export interface Commands {
     permission: "operate";
     effect: "changes";
   };
+  approve_mcp_tools: {
+    takes: { service: string; tools?: string[]; };
+    answers: ApprovedTools;
+    permission: "administer";
+    effect: "changes";
+  };
   audit: {
     takes: { since?: number | null; after?: number | null; limit?: number; actor?: string | null; about?: string | null; verify?: boolean; follow?: boolean; };
     answers: AuditResult;
@@ -1054,6 +1123,12 @@ export interface Commands {
     answers: BannersResult;
     permission: "view";
     effect: "reads";
+  };
+  call_mcp_tool: {
+    takes: { tool: string; arguments?: Record<string, unknown>; call?: string | null; keep?: boolean; };
+    answers: McpCallResult;
+    permission: "operate";
+    effect: "changes";
   };
   cancel_workflow: {
     takes: { workflow: string; };
@@ -1092,7 +1167,7 @@ export interface Commands {
     effect: "reads";
   };
   create_token: {
-    takes: { token_name: string; role?: string; commands?: string[] | null; services?: string[] | null; tags?: string[] | null; paths?: string[] | null; expires_in?: number | null; };
+    takes: { token_name: string; role?: string; commands?: string[] | null; services?: string[] | null; tags?: string[] | null; paths?: string[] | null; tools?: string[] | null; expires_in?: number | null; };
     answers: TokenResult;
     permission: "administer";
     effect: "changes";
@@ -1265,6 +1340,18 @@ export interface Commands {
     permission: "view";
     effect: "reads";
   };
+  mcp_servers: {
+    takes: { services?: string[]; };
+    answers: McpServersResult;
+    permission: "view";
+    effect: "reads";
+  };
+  mcp_tools: {
+    takes: { services?: string[]; query?: string | null; tool?: string | null; limit?: number; schema?: boolean; held?: boolean; };
+    answers: McpToolsResult;
+    permission: "view";
+    effect: "reads";
+  };
   metrics: {
     takes: { services?: string[]; extras?: boolean; history?: number | null; resolution?: number | null; };
     answers: MetricsResult;
@@ -1328,6 +1415,12 @@ export interface Commands {
   read_file: {
     takes: { path: string; root?: string | null; offset?: number | null; limit?: number | null; tail?: number | null; from_byte?: number | null; max_bytes?: number; encoding?: "base64" | "text"; };
     answers: FileContent;
+    permission: "view";
+    effect: "reads";
+  };
+  read_mcp_tool: {
+    takes: { tool: string; arguments?: Record<string, unknown>; call?: string | null; keep?: boolean; };
+    answers: McpCallResult;
     permission: "view";
     effect: "reads";
   };
