@@ -25,8 +25,9 @@ from bench import cases
 from bench.assistants import assistants
 from bench.fanout import many_viewers
 from bench.finding import Finding
-from bench.gate import rate, unharmed
+from bench.gate import at_rest, rate, unharmed
 from bench.lab import sweep
+from bench.reading import reading
 from bench.sampling import sampling
 
 CASES: dict[str, Callable[[int], Finding]] = {
@@ -47,7 +48,9 @@ CASES: dict[str, Callable[[int], Finding]] = {
     "mcp": assistants,
     "http": rate,
     "flooded": unharmed,
+    "rest": at_rest,
     "fanout": many_viewers,
+    "reading": reading,
 }
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

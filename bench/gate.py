@@ -46,7 +46,7 @@ class Unhurried(Holdfast):
 
 
 @contextmanager
-def gated(services: list[Service]) -> Iterator[tuple[Trial, int, int, str]]:
+def gated(services: list[Service], **more: str) -> Iterator[tuple[Trial, int, int, str]]:
     """A Holdfast with a gate of its own: its port, its pid, and a token for it."""
     with Trial(Unhurried) as trial:
         trial.up(services, reports=0)
@@ -55,7 +55,7 @@ def gated(services: list[Service]) -> Iterator[tuple[Trial, int, int, str]]:
         wait_until(lambda: (peer.state / "admin.token").exists(), 20, "the token")
         wait_until(lambda: peer.answers(), 20, "status")
         token = (peer.state / "admin.token").read_text().strip()
-        process, port = gate_process(peer.state)
+        process, port = gate_process(peer.state, **more)
         try:
             yield trial, port, process.pid, token
         finally:
@@ -136,6 +136,28 @@ def rate(rounds: int) -> Finding:
             "bytes": size,
             "gate_mib": weight,
         },
+    )
+
+
+def at_rest(rounds: int, seconds: float = 20.0) -> Finding:
+    """All of a Holdfast as it is by default, with a gate that assistants can reach."""
+    with gated([Service("s", ["sleep", "100000"])], HOLDFAST_GATE_MCP="{}") as (trial, _, pid, _):
+        trial.settle()
+        time.sleep(5.0)
+        every = [pid, *trial.peer.own_pids()]
+        cpu, begun = cpu_seconds(every), time.monotonic()
+        time.sleep(seconds)
+        percent = (cpu_seconds(every) - cpu) / (time.monotonic() - begun) * 100
+        weight, own = pss_mib(every), pss_mib([pid])
+    return Finding(
+        "keeper, supervisor and gate at rest",
+        "–",
+        "–",
+        f"{weight:.1f} MiB, of it the gate {own:.1f} MiB; {percent:.3f} % CPU",
+        "–",
+        "≤ 80 MiB, ≤ 0.05 % CPU",
+        weight <= 80 and percent <= 0.05,
+        {"mib": weight, "gate_mib": own, "cpu_percent": percent},
     )
 
 

@@ -120,11 +120,11 @@ class Viewer(asyncio.Protocol):
             self.has_ended.set_result(time.monotonic())
 
 
-def gate_process(state: Path) -> tuple[subprocess.Popen[bytes], int]:
+def gate_process(state: Path, **more: str) -> tuple[subprocess.Popen[bytes], int]:
     listening = socket.create_server(("127.0.0.1", 0), backlog=1000)
     number = listening.fileno()
     code = f"import os; os.dup2({number}, 3); from holdfast.gate.main import main; main()"
-    environ = {**environment(), "HOLDFAST_GATE_LINE": str(state / "run" / "line.sock")}
+    environ = {**environment(), "HOLDFAST_GATE_LINE": str(state / "run" / "line.sock"), **more}
     process = subprocess.Popen(
         [sys.executable, "-c", code], env=environ, pass_fds=[number], stdout=subprocess.PIPE
     )
