@@ -40,7 +40,7 @@ def test_in_once_and_out(context: BrowserContext, hold: BrowsedHold) -> None:
     base, _, secret = link.partition("/login#")
     assert page.url == f"{base}/dashboard/"
     assert "admin" in str(page.text_content(".top"))
-    assert "web" in str(page.text_content("main"))
+    page.wait_for_selector("[aria-label='web: running']")
     assert page.evaluate("history.length") <= 2
     assert not any(secret in url for url in requests if "#" not in url)
     (cookie,) = context.cookies()

@@ -1,10 +1,12 @@
 // The first thing that runs: who is logged in, then the frame and the page.
 import "./tokens.css";
 import "./theme.css";
+import "./pages.css";
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import { BASE, navigate, route, startRouter } from "./routes.ts";
 import { begin, link, session } from "./state/connection.ts";
+import { followBanners } from "./state/banners.ts";
 import "./state/prefs.ts";
 import { followServices } from "./state/services.ts";
 import { startKeys } from "./ui/keys.tsx";
@@ -17,6 +19,7 @@ function show(): void {
   if (isShown) return;
   isShown = true;
   followServices();
+  followBanners();
   render(<Shell />, root);
 }
 

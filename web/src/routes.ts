@@ -24,11 +24,28 @@ const table = {
     load: () => import("./pages/overview.tsx"),
     nav: { icon: "overview", key: "o" },
   },
+  services: {
+    path: "services",
+    title: "Services",
+    load: () => import("./pages/services.tsx"),
+    nav: { icon: "services", key: "s" },
+  },
+  service: {
+    path: "services/{name}/{tab?}",
+    title: "Service",
+    load: () => import("./pages/service.tsx"),
+  },
   logs: {
     path: "logs",
     title: "Logs",
     load: () => import("./pages/logs.tsx"),
     nav: { icon: "logs", key: "l" },
+  },
+  metrics: {
+    path: "metrics",
+    title: "Metrics",
+    load: () => import("./pages/metrics.tsx"),
+    nav: { icon: "metrics", key: "m" },
   },
   terminals: {
     path: "terminals/{service?}",

@@ -7,7 +7,7 @@ import { Button } from "../ui/button.tsx";
 import { Icon } from "../ui/icon.tsx";
 import { LogPanel } from "../ui/logpanel.tsx";
 import { openMenu } from "../ui/menu.tsx";
-import { hueOf } from "../views/loglist.ts";
+import { hueOf } from "../core/hue.ts";
 
 /** One session takes so many. */
 const MOST = 64;

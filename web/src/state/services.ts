@@ -25,7 +25,8 @@ const GATHER_MS = 60;
 const USAGE_MS = 2000;
 /** Names beyond this are not worth asking for one by one. */
 const MOST_NAMES = 200;
-const GLOBAL = /^(holdfast|supervisor|keeper|mode|lockdown|approval|alert|config|door|database):/;
+const GLOBAL =
+  /^(holdfast|supervisor|keeper|mode|lockdown|approval|alert|config|door|database|workflow|rolling):/;
 const SILENT = new Set(["health:failed", "health:passed", "events:dropped"]);
 const listeners = new Set<Listener>();
 const changed = new Set<string>();

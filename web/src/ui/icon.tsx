@@ -95,7 +95,7 @@ const LOOKS: Record<string, StateLook> = {
   running: { tone: "ok", shape: disc },
   starting: { tone: "info", shape: half },
   stopping: { tone: "info", shape: half },
-  pending: { tone: "info", shape: ring },
+  pending: { tone: "idle", shape: ring },
   waiting: { tone: "info", shape: ring },
   restarting: { tone: "info", shape: turn },
   backoff: { tone: "bad", shape: peak },
@@ -108,6 +108,15 @@ const OTHER: StateLook = { tone: "idle", shape: ring };
 
 export function toneOf(state: string): Tone {
   return (LOOKS[state] ?? OTHER).tone;
+}
+
+/** Only the shape, where the word is told otherwise. */
+export function StateShape({ state }: { state: string }): JSX.Element {
+  return (
+    <svg class="icon" viewBox="0 0 16 16" aria-hidden="true">
+      {(LOOKS[state] ?? OTHER).shape}
+    </svg>
+  );
 }
 
 /** A service's state: shape, word and colour. */

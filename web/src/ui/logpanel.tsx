@@ -10,13 +10,14 @@ import { BASE, ROOT, setQuery } from "../routes.ts";
 import { type Action, offer } from "../state/actions.ts";
 import { isLive, read, socket } from "../state/connection.ts";
 import { fail, toast } from "../state/toasts.ts";
-import { CAPACITY, type ListState, LogList, hueOf } from "../views/loglist.ts";
+import { CAPACITY, type ListState, LogList } from "../views/loglist.ts";
+import { hueOf } from "../core/hue.ts";
 import { LogSession } from "../views/logsession.ts";
 import "../views/loglist.css";
 import { Button, Segments } from "./button.tsx";
 import { Icon } from "./icon.tsx";
 import { openMenu } from "./menu.tsx";
-import { copy } from "./shell.tsx";
+import { copy } from "./copy.ts";
 
 export interface LogPanelProps {
   services: readonly string[];

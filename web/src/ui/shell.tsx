@@ -6,11 +6,14 @@ import { duration } from "../core/time.ts";
 import { type PageName, type PageProps, PAGES, address, navigate, route } from "../routes.ts";
 import { offer } from "../state/actions.ts";
 import { link, linkReason, logOut, lostAt, session, socket } from "../state/connection.ts";
+import { planned } from "../state/banners.ts";
 import { theme } from "../state/prefs.ts";
 import { services, supervisor } from "../state/services.ts";
 import { fail } from "../state/toasts.ts";
 import { Banner } from "./banner.tsx";
+import { SupervisorBanners } from "./banners.tsx";
 import { Button } from "./button.tsx";
+import { copy } from "./copy.ts";
 import { Questions } from "./dialog.tsx";
 import { Icon, toneOf } from "./icon.tsx";
 import { KeyHelp, areKeysShown } from "./keys.tsx";
@@ -20,8 +23,6 @@ import { Toasts } from "./toast.tsx";
 
 /** Numbers beside a page's name in the navigation; urgent: a person is needed. */
 export const counts = signal<Partial<Record<string, { count: number; isUrgent?: boolean }>>>({});
-/** Banners of the supervisor, drawn by a component that was loaded for it. */
-export const banners = signal<ComponentType | null>(null);
 
 const LOST_AFTER_MS = 1000;
 const palettes = { title: "Search services and actions", keys: "Ctrl+k" };
@@ -50,7 +51,7 @@ export function Shell(): JSX.Element {
       <Top />
       <div class="banners">
         <LinkBanner />
-        {banners.value && <banners.value />}
+        <SupervisorBanners />
       </div>
       <Rail />
       <main class="page" id="page" tabIndex={-1} aria-label={PAGES[route.value?.name ?? "overview"].title}>
@@ -68,14 +69,6 @@ export function Shell(): JSX.Element {
 function focusPage(event: Event): void {
   event.preventDefault();
   document.getElementById("page")?.focus();
-}
-
-export async function copy(text: string): Promise<void> {
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch (error) {
-    fail(error);
-  }
 }
 
 const MENU_KEY = "Account and theme";
@@ -148,10 +141,11 @@ function LinkBanner(): JSX.Element | null {
   const next = Math.max(0, Math.ceil((socket.nextTry - now) / 1000));
   const when = next ? `Next try in ${next} s.` : "Trying…";
   const why = linkReason.value || "Services go on.";
+  const expected = planned.value;
   return (
     <Banner
-      severity="warn"
-      title="Connection lost"
+      severity={expected ? "info" : "warn"}
+      title={expected ?? "Connection lost"}
       detail={`What you see is ${duration(Math.floor((now - since) / 1000))} old. ${why} ${when}`}
     >
       <Button onClick={() => socket.connect()}>Try now</Button>

@@ -1,5 +1,6 @@
 // The list of log lines: any number of them, of which only the visible ones are in the document.
 // No framework: lines are added by the thousand, and painted once a frame.
+import { hueOf } from "../core/hue.ts";
 import { pieces } from "../core/ansi.ts";
 import { ERROR, GAP, LINE, type LogLine, MARK, MARKER, WARN } from "../core/loglines.ts";
 import { EVERYTHING, type LogQuery, expressionOf, fits, matches } from "../core/logquery.ts";
@@ -652,13 +653,6 @@ export class LogList {
     const found = this.rows.find((one) => one.element === row);
     if (found?.line) this.choose(found.line === this.selected ? null : found.line);
   }
-}
-
-/** One of six hues, by the name, so that it is always the same. */
-export function hueOf(name: string): number {
-  let sum = 7;
-  for (const letter of name) sum = (sum * 31 + letter.charCodeAt(0)) >>> 0;
-  return sum % 6;
 }
 
 /** How many cells a text takes: wide letters take two. */
