@@ -214,7 +214,7 @@ def test_the_keyboard_is_enough(visit: Visit, hold: BrowsedHold) -> None:
     page.keyboard.press("Enter")
     page.wait_for_selector("[data-page=service][data-service=web]")
     page.keyboard.press("Control+k")
-    page.keyboard.type("metrics of web")
+    page.get_by_role("combobox", name="Search").fill("metrics of web")
     page.wait_for_selector("[role=option][aria-selected=true]:has-text('Metrics of web')")
     page.keyboard.press("Enter")
     page.wait_for_url("**/services/web/metrics")

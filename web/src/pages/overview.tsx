@@ -230,7 +230,7 @@ function NeedsAttention(): JSX.Element | null {
         ))}
       </ul>
       {known.length > MOST_ILL && (
-        <div class="panel-foot">
+        <div class="panel-foot plain-foot">
           <Button kind="plain" expanded={isAll} onClick={() => setAll(!isAll)}>
             {isAll ? "Fewer" : `${known.length - MOST_ILL} more`}
           </Button>

@@ -29,7 +29,7 @@ import { TabPanel, Tabs } from "../ui/tabs.tsx";
 import { copy } from "../ui/copy.ts";
 import { withoutName } from "../core/words.ts";
 import { METRIC_RANGES, MetricCharts, type MetricRange, secondsOfRange } from "../views/metrics.tsx";
-import { endOf } from "../views/runs.ts";
+import { endOf, logOf } from "../views/runs.ts";
 import { ConfigTab, DependenciesTab, HealthTab, HistoryTab } from "../views/service_tabs.tsx";
 import { States } from "./metrics.tsx";
 
@@ -431,7 +431,7 @@ function RunsCard({ name, runs }: { name: string; runs: readonly RunRecord[] | n
                 {duration(seconds)}
               </span>
               <a
-                href={address(["services", name, "logs"], { since: new Date(run.started_at * 1000).toISOString() })}
+                href={logOf(run)}
                 aria-label={`Log of run ${run.number}`}
               >
                 log

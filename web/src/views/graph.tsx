@@ -179,7 +179,7 @@ export function GraphView(props: {
           })}
         </div>
       </div>
-      <div class="panel-foot">
+      <div class="panel-foot plain-foot">
         {facts ? (
           <>
             <State state={wordOfNode(facts)} />

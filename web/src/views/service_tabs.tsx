@@ -14,7 +14,7 @@ import { perform, whyNot } from "../state/verbs.ts";
 import { Button, Segments } from "../ui/button.tsx";
 import { State } from "../ui/icon.tsx";
 import { GraphView } from "./graph.tsx";
-import { endOf } from "./runs.ts";
+import { endOf, logOf } from "./runs.ts";
 import { Strip, TimeAxis } from "./strip.tsx";
 
 /** The strip, the runs, and what changed since the last good one. */
@@ -128,7 +128,7 @@ export function HistoryTab(props: {
                     </td>
                     <td>
                       <a
-                        href={address(["services", name, "logs"], { since: new Date(run.started_at * 1000).toISOString() })}
+                        href={logOf(run)}
                         aria-label={`Log of run ${run.number}`}
                       >
                         log
