@@ -48,6 +48,10 @@ const TITLES: Record<Tab, string> = {
 /** Panes that other modules bring: loaded when their tab is opened first. */
 const PANES: Partial<Record<Tab, () => Promise<ComponentType<PaneProps>>>> = {
   logs: async () => (await import("../ui/logpanel.tsx")).LogPanel,
+  terminal: async () => {
+    const { TerminalPanel } = await import("../ui/terminalpanel.tsx");
+    return ({ services: [name] }) => <TerminalPanel service={name!} />;
+  },
 };
 
 interface PaneProps {
@@ -306,16 +310,16 @@ function TerminalTab(props: { name: string; status: ServiceStatus; query: URLSea
   const beside = [...services.value.keys()].filter(
     (one) => one.startsWith(`${name}-terminal-`) && services.value.get(one)?.pid,
   );
-  if (status.terminal && PANES.terminal) return <Pane tab="terminal" name={name} query={props.query} />;
+  if (status.terminal) return <Pane tab="terminal" name={name} query={props.query} />;
   return (
     <div class="empty panel fill">
-      <p>{status.terminal ? "Its terminal is under Terminals." : `${name} has no terminal of its own.`}</p>
+      <p>{name} has no terminal of its own.</p>
       <p>A new shell has its user, its folder and its environment.</p>
       <Button kind="primary" why={whyNot()} onClick={() => void openTerminal(name)}>
         Open terminal
       </Button>
       {beside.map((one) => (
-        <a key={one} href={address(["services", one, "terminal"])}>
+        <a key={one} href={address(["terminals", one])}>
           {one}
         </a>
       ))}

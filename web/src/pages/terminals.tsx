@@ -1,9 +1,9 @@
 // Hands on: the terminals of services, and new shells beside them.
 import type { JSX } from "preact";
 import { type PageProps, address, navigate } from "../routes.ts";
-import { act, may } from "../state/connection.ts";
+import { may } from "../state/connection.ts";
 import { isLoaded, services } from "../state/services.ts";
-import { fail } from "../state/toasts.ts";
+import { openTerminal } from "../state/verbs.ts";
 import { Button } from "../ui/button.tsx";
 import { State } from "../ui/icon.tsx";
 import { openMenu } from "../ui/menu.tsx";
@@ -15,14 +15,6 @@ export default function Terminals({ params }: PageProps): JSX.Element {
   const asked = params.service;
   const current = asked ?? all[0];
   const known = current !== undefined && services.value.has(current);
-  async function open(beside: string): Promise<void> {
-    try {
-      const made = await act("open_terminal", { service: beside });
-      navigate(address(["terminals", made.service]));
-    } catch (error) {
-      fail(error);
-    }
-  }
   return (
     <>
       <div class="page-head" data-page="terminals" data-state={isLoaded.value ? "shown" : "loading"}>
@@ -37,7 +29,7 @@ export default function Terminals({ params }: PageProps): JSX.Element {
               { heading: "A shell with the user, folder and environment of" },
               ...[...services.value.keys()].sort().map((name) => ({
                 title: name,
-                run: () => void open(name),
+                run: () => void openTerminal(name),
               })),
             ])
           }

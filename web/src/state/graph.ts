@@ -42,6 +42,11 @@ export function followGraph(): () => void {
   };
 }
 
+/** The graph is there, or cannot be had. */
+export async function ensureGraph(): Promise<void> {
+  if (!isGraphLoaded.peek()) await load();
+}
+
 /** Services that need this one and should run. */
 export function dependents(name: string): string[] {
   const known = graph.peek();

@@ -9,7 +9,7 @@ import { confirm } from "../ui/dialog.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
 import { copy } from "../ui/copy.ts";
 import { act, isLive, may, newKey } from "./connection.ts";
-import { dependents, graph } from "./graph.ts";
+import { dependents, ensureGraph, graph, isGraphLoaded } from "./graph.ts";
 import { refresh, services } from "./services.ts";
 import { fail, toast } from "./toasts.ts";
 
@@ -138,6 +138,7 @@ export function whyNot(verb?: VerbName, service?: ServiceStatus): string | undef
 /** Ask for confirmation where it is dangerous, and do it. */
 export async function perform(verb: VerbName, names: readonly string[]): Promise<void> {
   if (names.length === 0 || whyNot()) return;
+  await ensureGraph();
   const question = danger(verb, names);
   if (question && !(await confirm(question))) return;
   await request(verb, names);
@@ -168,7 +169,12 @@ function danger(verb: VerbName, names: readonly string[]) {
   if (verb === "start" || verb === "resume") return null;
   if (names.length === 1 && verb !== "stop" && others.length === 0) return null;
   const detail =
-    needed || (verb === "stop" ? "Nothing else needs it." : "One after the other is away for a moment.");
+    needed ||
+    (verb === "stop"
+      ? isGraphLoaded.peek()
+        ? "Nothing else needs it."
+        : "It is not known what needs it."
+      : "One after the other is away for a moment.");
   return { title: `${title} ${what}?`, detail, verb: `${title} ${what}`, danger: "some" as const };
 }
 
@@ -246,7 +252,7 @@ export async function openTerminal(name: string): Promise<void> {
   try {
     const opened = await act("open_terminal", { service: name });
     refresh();
-    navigate(address(["services", opened.service, "terminal"]));
+    navigate(address(["terminals", opened.service]));
   } catch (error) {
     fail(error);
   }
