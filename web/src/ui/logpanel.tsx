@@ -25,6 +25,13 @@ export interface LogPanelProps {
   query: URLSearchParams;
 }
 
+declare global {
+  interface HTMLElement {
+    /** For `scripts/bench web`. */
+    holdfastList?: LogList;
+  }
+}
+
 const LEVELS = [
   { value: "0", title: "All" },
   { value: String(INFO), title: "Info" },
@@ -164,6 +171,7 @@ export function LogPanel({ services, query }: LogPanelProps): JSX.Element {
     made.setLook(look);
     if (place) made.isFollowing = false;
     made.mount(box.current!);
+    box.current!.holdfastList = made;
     setProblem("");
     session.current = services.length
       ? new LogSession(

@@ -4,6 +4,7 @@ import { hueOf } from "../core/hue.ts";
 import { pieces } from "../core/ansi.ts";
 import { ERROR, GAP, LINE, type LogLine, MARK, MARKER, WARN } from "../core/loglines.ts";
 import { EVERYTHING, type LogQuery, expressionOf, fits, matches } from "../core/logquery.ts";
+import { Numbers, lowerBound } from "../core/numbers.ts";
 import { Ring } from "../core/ring.ts";
 import { clock, count, size } from "../core/time.ts";
 
@@ -66,8 +67,8 @@ export class LogList {
   private shown: number[] = [];
   private start = 0;
   private tops: number[] = [];
-  private hits: number[] = [];
-  private errors: number[] = [];
+  private readonly hits = new Numbers();
+  private readonly errors = new Numbers();
   private readonly repeats = new Map<number, number>();
   private clearedBefore = Number.NEGATIVE_INFINITY;
   private newLines = 0;
@@ -247,12 +248,12 @@ export class LogList {
     // Whoever follows and asks for an error means the newest one.
     if (from !== null || !this.isFollowing) {
       const here = from ?? this.shown[this.start + this.indexAt(this.top)] ?? this.ring.first;
-      const at = lowerBound(numbers, here, 0);
-      place = direction === -1 ? at - 1 : from !== null && numbers[at] === here ? at + 1 : at;
+      const at = numbers.lowerBound(here);
+      place = direction === -1 ? at - 1 : from !== null && numbers.at(at) === here ? at + 1 : at;
     }
     // Behind the last one comes the first.
     const wrapped = (place + numbers.length) % Math.max(1, numbers.length);
-    const line = this.ring.at(numbers[wrapped] ?? Number.NaN);
+    const line = this.ring.at(numbers.at(wrapped) ?? Number.NaN);
     if (!line) return false;
     this.reveal(line);
     return true;
@@ -304,8 +305,8 @@ export class LogList {
     this.shown = [];
     this.tops = [];
     this.start = 0;
-    this.hits = [];
-    this.errors = [];
+    this.hits.clear();
+    this.errors.clear();
     this.repeats.clear();
     for (let number = this.ring.first; number < this.ring.end; number++)
       this.show(number, this.ring.at(number) as LogLine);
@@ -358,8 +359,8 @@ export class LogList {
       this.tops = this.tops.slice(this.start);
       this.start = 0;
     }
-    if ((this.hits[0] ?? first) < first) this.hits = this.hits.slice(lowerBound(this.hits, first, 0));
-    if ((this.errors[0] ?? first) < first) this.errors = this.errors.slice(lowerBound(this.errors, first, 0));
+    this.hits.forgetBefore(first);
+    this.errors.forgetBefore(first);
   }
 
   private numberOf(line: LogLine): number | null {
@@ -493,14 +494,14 @@ export class LogList {
 
   private tell(): void {
     const number = this.selected && this.hits.length ? this.numberIfShown(this.selected) : null;
-    const at = number === null ? -1 : lowerBound(this.hits, number, 0);
+    const at = number === null ? -1 : this.hits.lowerBound(number);
     this.options.onState({
       isFollowing: this.isFollowing,
       newLines: this.newLines,
       kept: this.ring.length,
       shown: this.count(),
       hits: this.expression ? this.hits.length : -1,
-      hit: at >= 0 && this.hits[at] === number ? at + 1 : 0,
+      hit: at >= 0 && this.hits.at(at) === number ? at + 1 : 0,
       errors: this.errors.length,
       isCleared: this.clearedBefore > this.ring.first,
       problem: this.problem,
@@ -630,7 +631,7 @@ export class LogList {
     const paper = canvas.getContext("2d");
     if (!paper || !this.count()) return;
     const style = getComputedStyle(canvas);
-    const draw = (numbers: number[], color: string) => {
+    const draw = (numbers: Numbers, color: string) => {
       paper.fillStyle = color;
       let last = -1;
       for (const number of numbers) {
@@ -665,18 +666,6 @@ function cells(text: string): number {
     else total += code >= 0x1100 && !(code >= 0x2000 && code < 0x2e80) ? 2 : 1;
   }
   return total;
-}
-
-/** The place of the first number that is not less, from `from` on. */
-function lowerBound(numbers: readonly number[], wanted: number, from: number): number {
-  let low = from;
-  let high = numbers.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if ((numbers[middle] as number) < wanted) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 function element<K extends keyof HTMLElementTagNameMap>(name: K, look: string): HTMLElementTagNameMap[K] {
