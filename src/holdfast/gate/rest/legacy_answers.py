@@ -49,11 +49,16 @@ def system_metrics(answer: bytes, _: dict[str, Any]) -> bytes:
     """Return metrics with both spellings; nothing is added for services that do not run."""
     metrics = _decode(answer)
     for service in metrics["services"].values():
-        if (began := service.get("started_at")) is not None:
-            service["startTime"] = rfc_3339(began)
-        usage = {name: service.get(own) for name, own in _USAGE.items()}
-        service.update({name: value for name, value in usage.items() if value is not None})
+        add_other_names(service)
     return _encode(metrics)
+
+
+def add_other_names(service: dict[str, Any]) -> None:
+    """Add what a service uses in the words of other programs, beside ours."""
+    if (began := service.get("started_at")) is not None:
+        service["startTime"] = rfc_3339(began)
+    usage = {name: service.get(own) for name, own in _USAGE.items()}
+    service.update({name: value for name, value in usage.items() if value is not None})
 
 
 def rfc_3339(moment: float) -> str:

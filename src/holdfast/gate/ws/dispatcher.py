@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.gate import secrets
 from holdfast.gate.events import Event, follow_events
 from holdfast.gate.ws import frames
+from holdfast.gate.ws.command_session import CommandSession
 from holdfast.gate.ws.flow_control import FlowWindow
 from holdfast.gate.ws.frames import ClientFrame, data_of
 from holdfast.gate.ws.merged_viewer import EventSource, MergedService, MergedViewer
@@ -60,6 +61,7 @@ class Dispatcher:
         self._shared = shared
         self._account = account
         self._viewers: dict[str, Viewer | MergedViewer] = {}
+        self._commands: dict[str, CommandSession] = {}
         self._grants: dict[str, Callable[[], None]] = {}
         """By session: releases the right to follow its service."""
         self._subscriptions: dict[int, tuple[EventSubscription, asyncio.Task[None]]] = {}
@@ -101,8 +103,7 @@ class Dispatcher:
             case "session:create":
                 self._begin(request, self._create_session(request))
             case "session:close":
-                viewer = self._session(data_of(request, frames.SessionData))
-                self._on_end(viewer, "asked", request.id)
+                self._close_session(request)
             case "command:execute":
                 self._begin(request, self._execute(request))
             case "command:cancel":
@@ -163,6 +164,9 @@ class Dispatcher:
 
     async def _execute(self, request: ClientFrame) -> None:
         fields = dict(request.data) if isinstance(request.data, dict) else {}
+        if "sessionId" in fields:
+            await self._execute_in_session(request)
+            return
         name = fields.pop("command", None)
         if not isinstance(name, str):
             hint = '{"command": "restart", "services": ["web"]}'
@@ -196,8 +200,47 @@ class Dispatcher:
     async def _create_session(self, request: ClientFrame) -> None:
         if isinstance(request.data, dict) and "services" in request.data:
             await self._create_merged(request)
+        elif isinstance(request.data, dict) and "service" not in request.data:
+            await self._create_commands(request)
         else:
             await self._create(request)
+
+    async def _create_commands(self, request: ClientFrame) -> None:
+        """Create a session of commands, and run the one that is given."""
+        wanted = data_of(request, frames.SessionCommand) if request.data else None
+        self._check_sessions()
+        identity = f"session-{uuid.uuid4()}"
+        session = CommandSession(identity, self._connection, self._shared.new_channel)
+        self._commands[identity] = session
+        await self._answer(request, "session:created", {"sessionId": identity, "service": None})
+        if wanted is None:
+            return
+        try:
+            await session.run(wanted)
+        except HoldfastError as error:
+            await self._connection.send(frames.failure(error, request.id, identity))
+
+    async def _execute_in_session(self, request: ClientFrame) -> None:
+        wanted = data_of(request, frames.ExecuteInSession)
+        session = self._commands.get(wanted.session_id)
+        if session is None:
+            hint = "session:create without `service` makes one"
+            raise UsageError("no such session of commands on this connection", hint)
+        result = await session.run(wanted)
+        answer = {"command": "execute_command", "result": result}
+        await self._answer(request, "command:result", answer)
+
+    def _close_session(self, request: ClientFrame) -> None:
+        closing = data_of(request, frames.SessionData)
+        if (commands := self._commands.pop(closing.session_id, None)) is not None:
+            self._begin(request, self._close_commands(request, commands))
+        else:
+            self._on_end(self._session(closing), "asked", request.id)
+
+    async def _close_commands(self, request: ClientFrame, session: CommandSession) -> None:
+        await session.end()
+        data = {"sessionId": session.identity, "reason": "asked"}
+        await self._answer(request, "session:closed", data)
 
     async def _create(self, request: ClientFrame) -> None:
         wanted = data_of(request, frames.CreateSession)
@@ -305,7 +348,7 @@ class Dispatcher:
         return EventSource(newest, following)
 
     def _check_sessions(self) -> None:
-        if len(self._viewers) >= MOST_SESSIONS:
+        if len(self._viewers) + len(self._commands) >= MOST_SESSIONS:
             raise TooManyRequests(
                 f"a connection has at most {MOST_SESSIONS} sessions", "close some"
             )

@@ -88,7 +88,35 @@ class CreateMerged(FlowSettings, frozen=True, kw_only=True):
     slow: Literal["skip", "lag"] = "lag"
 
 
+class SessionCommand(_Data, frozen=True, kw_only=True):
+    """A command to be run in a session of its own."""
+
+    command: str
+    args: list[str] | None = None
+    command_type: str | None = None
+    cwd: str | None = None
+    env: dict[str, str] | None = None
+    timeout: float | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of `execute_command`."""
+        asked = {
+            "command": self.command,
+            "args": self.args,
+            "command_type": self.command_type,
+            "working_dir": self.cwd,
+            "env": self.env,
+            "timeout": self.timeout,
+        }
+        given = {name: value for name, value in asked.items() if value is not None}
+        return {"custom_command": given}
+
+
 class SessionData(_Data, frozen=True, kw_only=True):
+    session_id: str
+
+
+class ExecuteInSession(SessionCommand, frozen=True, kw_only=True):
     session_id: str
 
 

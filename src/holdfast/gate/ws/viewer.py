@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.client.connection import Unreachable
+from holdfast.gate.rest.legacy_answers import add_other_names
 from holdfast.gate.ws import frames
 from holdfast.gate.ws.flow_control import FlowWindow
 from holdfast.gate.ws.follower import Follower
@@ -35,6 +36,7 @@ from holdfast.gate.ws.status_feed import StatusData, status_data
 from holdfast.logbook.cursors import BEGINNING, Cursor, encode
 from holdfast.system import deadlines
 from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
+from holdfast.vocabulary.states import State
 
 if TYPE_CHECKING:
     from holdfast.gate.ws.door import WebSocketConnection, WebSocketShared
@@ -191,7 +193,8 @@ class Viewer:
     def begin(self, on_end: OnEnd) -> None:
         grant = self._grant
         end = {"code": grant["exit_code"], "signal": grant["signal"], "reason": grant["reason"]}
-        self._on_status(status_data(grant["status"], **end))
+        if grant["status"] != State.PENDING.value:
+            self._on_status(status_data(grant["status"], **end))
         self._status_feed.listen(self.service, grant["seq"], end, self._on_status)
         self._keyboards.join(self)
         work = [self._send_output(), self._send_statuses(on_end), self._type_inputs()]
@@ -315,6 +318,7 @@ class Viewer:
                 answer = await self._connection.ask("metrics", {"services": [self.service]})
                 metrics = (answer.get("services") or {}).get(self.service)
                 if metrics is not None:
+                    add_other_names(metrics)
                     await self._connection.send(frames.message("metrics", self.identity, metrics))
             except Unreachable:
                 pass
