@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.output import RunLines
+from holdfast.adapters.output import LogQuery, RunLines
 from holdfast.logbook.entries import Line, Note
 from holdfast.logbook.lines import lines
 from holdfast.logbook.plain_text import shown
 from holdfast.logbook.reader import Reader
 from holdfast.secrets.log_redaction import LineRedactor
+from holdfast.vocabulary.output import Logs
 from tests.logbook.random_logs import record
 from tests.logbook.stage import SERVICE, Stage
 
@@ -63,3 +64,22 @@ def test_a_line_of_a_long_log_is_found_at_once(stage: Stage) -> None:
     run_lines.close()
     assert found == [b"ready to accept connections"]
     assert batches <= 1 + 20 * len(text) // (4 << 20)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_query_with_a_pattern(tmp_path: Path, seed: int) -> None:
+    """`logs` with `grep` gives the same lines, times and cursors as if each line were tried."""
+    chance = random.Random(100 + seed)
+    record(tmp_path, chance)
+    reader = Reader(str(tmp_path), SERVICE)
+    every = list(LineRedactor().redact_all(lines(reader, reader.beginning())))
+    for expression in EXPRESSIONS:
+        search = re.compile(expression.encode()).search
+        query = LogQuery(str(tmp_path), Logs(service=SERVICE, grep=expression))
+        found: list[Line | Note] = []
+        while not query.is_done:
+            found += query.batch()
+        found += query.unfinished()
+        query.close()
+        expected = [e for e in every if not isinstance(e, Line) or search(shown(e.data))]
+        assert [e for e in found if not isinstance(e, Line) or search(shown(e.data))] == expected

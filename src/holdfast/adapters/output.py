@@ -11,11 +11,11 @@ from typing import Any
 
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor, CursorError
-from holdfast.logbook.entries import Entry, Line, Note, Stream
+from holdfast.logbook.entries import Chunk, Entry, Line, LineBlock, Note, Stream
 from holdfast.logbook.line_pattern import LineTexts
 from holdfast.logbook.lines import LineAssembler, LineFollower
 from holdfast.logbook.reader import Reader
-from holdfast.secrets.log_matching import MatchingLines
+from holdfast.secrets.log_matching import MatchingLines, survives_redaction
 from holdfast.secrets.log_redaction import LineRedactor
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.output import LogLine, Logs
@@ -62,24 +62,47 @@ class LogQuery:
         self._redactor.begin_at(reader, start)
         only = span.run if span is not None else None
         self._walk = reader.chunks(start, command.stream, until, only)
+        self._texts = LineTexts(command.grep) if command.grep is not None else None
+        self._matching: MatchingLines | None = None
+        if self._texts is not None and only is None and survives_redaction(self._texts.texts):
+            self._matching = MatchingLines(reader, self._redactor, self._texts)
 
     def batch(self) -> list[Line | Note]:
-        """Return the next lines and notes, and set `is_done` at the present end of the log."""
+        """Return the next lines and notes, and set `is_done` at the present end of the log. Lines
+        that cannot match may be left out."""
         found: list[Line | Note] = []
         size = 0
+        most = _BATCH_BYTES if self._matching is None else _MOST_READ_BYTES
         for item in self._walk:
-            found += self._assembler.feed(item)
+            found += self._assembler.feed(item) if self._matching is None else self._matched(item)
             size += 0 if isinstance(item, Note) else len(item.data)
-            if size >= _BATCH_BYTES or len(found) >= _BATCH_LINES:
+            if size >= most or len(found) >= _BATCH_LINES:
                 self.place = self._assembler.cursor()
-                return self._redactor.redact(found)
+                return self._redacted(found)
         self.is_done = True
         self.place = self._assembler.cursor()
-        return self._redactor.redact(found)
+        return self._redacted(found)
+
+    def _matched(self, item: Chunk | Note) -> Iterator[Line | Note]:
+        """Yield what may match, redacted. Lines come one by one where one of them may match, since
+        each needs its place."""
+        assert self._matching is not None
+        assert self._texts is not None
+        may_match = isinstance(item, Chunk) and self._texts.candidates(item.data + b"\n")
+        entries = (self._assembler.feed if may_match else self._assembler.feed_block)(item)
+        for entry in self._matching.find(entries):
+            assert not isinstance(entry, LineBlock), "a block without a line that may match"
+            yield entry
+
+    def _redacted(self, found: list[Line | Note]) -> list[Line | Note]:
+        return self._redactor.redact(found) if self._matching is None else found
 
     def unfinished(self) -> list[Line | Note]:
         """Return lines without their end. They are shown, and read again when their end comes."""
-        return self._redactor.redact(list(self._assembler.finish()))
+        rest = self._assembler.finish()
+        if self._matching is None:
+            return self._redactor.redact(list(rest))
+        return [entry for entry in self._matching.find(rest) if not isinstance(entry, LineBlock)]
 
     def close(self) -> None:
         self._walk.close()

@@ -31,7 +31,7 @@ class MatchingLines:
 
     def find(self, entries: Iterable[Entry], *, is_whole: bool = True) -> Iterator[Entry]:
         """`is_whole` tells that the entries are all that the log has there."""
-        if not is_whole or not _survives_redaction(self._pattern.texts):
+        if not is_whole or not survives_redaction(self._pattern.texts):
             yield from self._select(self._redactor.redact_all(entries))
             return
         for entry in entries:
@@ -90,7 +90,7 @@ class MatchingLines:
             self._redactor.go_to(self._reader, place, stream)
 
 
-def _survives_redaction(texts: list[bytes]) -> bool:
+def survives_redaction(texts: list[bytes]) -> bool:
     """Return whether each of these texts can be in redacted lines only where it was before."""
     return bool(texts) and not any(
         text.lower() in HIDDEN.encode() or _OF_MASKS.intersection(text) for text in texts
