@@ -11,6 +11,7 @@ runner.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
@@ -60,6 +61,9 @@ LOST_SECONDS = 3.0
 EXIT_SECONDS = 2.0
 """How long a call waits to learn how its server ended."""
 SLOW_SECONDS = 3.0
+MOST_REFUSALS = 2
+"""How often a call is tried again that a remote server did not take."""
+_REMOTE = "remote-"
 _log = logger("mcp_servers")
 
 
@@ -117,6 +121,7 @@ class McpServers(RunObserver):
             return
         self.registry.use(settings.mcp_servers)
         self._turns.clear()
+        self._use_remote()
         self.tell_changed()
         self._environment.call_later(0, self._list_unknown)
 
@@ -141,6 +146,27 @@ class McpServers(RunObserver):
         if spec.kind != "mcp_server":
             return None
         return self.registry.specs.get(spec.template or spec.name)
+
+    def _use_remote(self) -> None:
+        """Know the servers that others run: they have no process, and live as long as we ask."""
+        now = self._environment.clock.monotonic()
+        for name, live in list(self._live.items()):
+            is_gone = live.run_id.startswith(_REMOTE) and live.run_id != self._remote_id(name)
+            if is_gone:
+                del self._live[name]
+                self.work.send({"do": "detach", "service": name, "run_id": live.run_id})
+        for name, spec in self.registry.specs.items():
+            if spec.transport == "remote" and name not in self._live:
+                self._live[name] = LiveServer(self._remote_id(name), now)
+                self._attach(name)
+
+    def _remote_id(self, name: str) -> str:
+        """Return what stands for a run of a remote server: another address is another run."""
+        spec = self.registry.specs.get(name)
+        if spec is None or spec.transport != "remote":
+            return ""
+        text = msgspec.json.encode((spec.url, sorted(spec.headers.items())))
+        return _REMOTE + hashlib.sha256(text).hexdigest()[:16]
 
     def _list_unknown(self) -> None:
         """Start the servers of which nothing is known yet, so that their tools can be listed."""
@@ -214,9 +240,8 @@ class McpServers(RunObserver):
             "server": spec.name,
             "run_id": live.run_id,
             "transport": spec.transport,
-            "handshake": live.handshake,
+            "handshake": live.handshake if spec.transport == "stdio" else None,
             "roots": list(spec.roots),
-            "sampling": spec.sampling,
             "seconds": spec.start_timeout,
         }
         if spec.transport == "stdio":
@@ -268,8 +293,9 @@ class McpServers(RunObserver):
             case "probed" if live is not None and live.run_id == said.run_id:
                 self._on_probed(said)
             case "failed" if live is not None and live.run_id == said.run_id:
-                live.reason = said.reason
+                live.reason, live.is_listed = said.reason, False
                 self._tell(said.service)
+                self._changed()
             case _:
                 pass  # about a run that is over
 
@@ -422,6 +448,7 @@ class McpServers(RunObserver):
         clock = self._environment.clock
         # A call that was sent by an earlier supervisor is not sent again: its answer may come.
         step: Step | None = Step.SEND if call.sent is None else None
+        refusals = 0
         while True:
             if step is Step.SEND:
                 run_id = await self._ready(service, deadline)
@@ -446,18 +473,24 @@ class McpServers(RunObserver):
                 report = Interrupted(Interruption.LATE)
             if isinstance(report, Answered):
                 return report
-            step = self._after(report, call, tool)
+            step = self._after(report, call, tool, spec)
             if report.why is Interruption.NOT_SENT and call.sent is not None:
+                refusals += 1
+                if spec.transport == "remote" and refusals > MOST_REFUSALS:
+                    raise Failed(f"{service} was not asked: {report.reason}", "nothing was sent")
                 # The end of that run may not be known here yet.
                 await self._how_it_ended(service, call.sent.run_id)
             if step is Step.UNKNOWN:
                 raise await self._unknown(report, call, spec, service, tool)
 
-    def _after(self, report: Interrupted, call: OpenCall, tool: OfferedTool) -> Step:
+    def _after(
+        self, report: Interrupted, call: OpenCall, tool: OfferedTool, spec: McpServerSpec
+    ) -> Step:
         assert call.sent is not None
         why, run_id = report.why, call.sent.run_id
-        is_live = any(live.run_id == run_id for live in self._live.values())
-        if why is Interruption.GATE_DIED and not is_live:
+        is_live = self._is_live(run_id)
+        if why is Interruption.GATE_DIED and (not is_live or spec.transport != "stdio"):
+            # Over HTTP the answer went to the gate that is gone.
             why = Interruption.SERVER_DIED
         if why is Interruption.SERVER_DIED:
             self.calls.note_death(call)
@@ -466,6 +499,9 @@ class McpServers(RunObserver):
         return next_step(
             why, may_repeat=tool.may_repeat, deaths=call.sent.deaths, sends=call.sent.sends
         )
+
+    def _is_live(self, run_id: str) -> bool:
+        return any(live.run_id == run_id for live in self._live.values())
 
     async def _unknown(
         self,
@@ -484,6 +520,13 @@ class McpServers(RunObserver):
                 return TimedOut(message, "it only reads; try again", facts)
             hint = "look how things are now, then call it again if it is still needed"
             return OutcomeUnknown(f"{message}; whether it was done is unknown", hint, facts)
+        if spec.transport == "remote" or self._is_live(call.sent.run_id):
+            return OutcomeUnknown(
+                f"the connection to {service} was lost during the call; whether it was done is "
+                "unknown",
+                "look how things are now, then call it again if it is still needed",
+                facts,
+            )
         how = await self._how_it_ended(service, call.sent.run_id)
         times = " again" if call.sent.deaths > 1 else ""
         return OutcomeUnknown(
@@ -557,6 +600,8 @@ class McpServers(RunObserver):
         """Return the run of a server that can be asked; starts it if need be."""
         while True:
             runner = self._roster.runners.get(service)
+            if runner is None and service in self._live:
+                return await self._ready_remote(service, deadline)
             if runner is None:
                 raise Failed(f"{service} is not there any more", "`holdfast mcp servers` lists all")
             live, run = self._live.get(service), runner.run
@@ -565,6 +610,32 @@ class McpServers(RunObserver):
                 return live.run_id
             self._start_if_needed(runner)
             await self._within(self._next_change(runner), deadline, service)
+
+    async def _ready_remote(self, service: str, deadline: float) -> str:
+        """Return what stands for the run of a remote server, once it has answered."""
+        is_asked = False
+        while True:
+            live = self._live.get(service)
+            if live is None:
+                raise Failed(f"{service} is not there any more", "`holdfast mcp servers` lists all")
+            if live.is_listed and self.work.is_present:
+                return live.run_id
+            if live.reason and is_asked:
+                raise Failed(f"{service} did not answer: {live.reason}", "nothing was sent")
+            if not is_asked and self.work.is_present:
+                is_asked, live.reason = True, ""
+                self._attach(service)
+            await self._within(self._any_change(), deadline, service)
+
+    async def _any_change(self) -> None:
+        """Wait until something else is known of any server."""
+        own: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._changes.append(own)
+        try:
+            await own
+        finally:
+            if own in self._changes:
+                self._changes.remove(own)
 
     def _start_if_needed(self, runner: Runner) -> None:
         if runner.is_retiring:
@@ -628,7 +699,7 @@ class McpServers(RunObserver):
     def _watch_idle(self, service: str) -> None:
         """Stop it when nobody has called it for long."""
         live, spec = self._live.get(service), self.spec_of(service)
-        if live is None or spec is None or spec.idle_stop is None:
+        if live is None or spec is None or spec.idle_stop is None or spec.transport == "remote":
             return
         live.last_used = self._environment.clock.monotonic()
         if live.timer is None:
@@ -678,7 +749,7 @@ class McpServers(RunObserver):
         return McpServerInfo(
             name=server,
             transport=spec.transport,
-            state=shown.state.value if shown is not None else "stopped",
+            state=shown.state.value if shown is not None else self._remote_state(server),
             notes=notes,
             tools=len(self.registry.offered(server)),
             held=len(catalogue.held),
@@ -691,6 +762,17 @@ class McpServers(RunObserver):
             last_call=tally.last_call,
             version=catalogue.version,
             protocol=catalogue.protocol or None,
-            reason=shown.reason if shown is not None else None,
+            reason=shown.reason if shown is not None else self._remote_reason(server),
             instances=instances,
         )
+
+    def _remote_state(self, server: str) -> str:
+        live = self._live.get(server)
+        if live is None or live.reason:
+            return State.FAILED.value
+        state = State.RUNNING if live.is_listed else State.STARTING
+        return str(state.value)
+
+    def _remote_reason(self, server: str) -> str | None:
+        live = self._live.get(server)
+        return (live.reason or None) if live is not None else None

@@ -17,9 +17,11 @@ import msgspec
 
 from holdfast.client.channel import Channel
 from holdfast.client.connection import Unreachable
+from holdfast.gate.mcp_servers.http_link import HttpLink, SessionLost, is_http
 from holdfast.gate.mcp_servers.links import LinkLost, Message, NotSent, StdioLink, borrow
 from holdfast.gate.mcp_servers.upstream import (
     PING_AFTER_SECONDS,
+    PROTOCOL,
     Asker,
     Progress,
     ServerError,
@@ -30,6 +32,7 @@ from holdfast.system import deadlines
 from holdfast.vocabulary.errors import HoldfastError, Refused
 
 FOLLOW_AGAIN_SECONDS = 0.2
+CONNECT_AGAIN_SECONDS = 0.2
 REPORT_SECONDS = 60.0
 """A report that reaches no supervisor for so long is given up."""
 MOST_KEPT = 64
@@ -171,10 +174,17 @@ class Gateway:
             if not upstream.ready.done():
                 upstream.ready.set_exception(LinkLost(why))
                 upstream.ready.exception()
+            if is_http(item) and self._upstreams.get(service) is upstream:
+                # So that it is tried again when somebody asks.
+                del self._upstreams[service]
+                await upstream.close()
             await self._report(service, run_id, kind="failed", reason=why)
 
     async def _converse(self, upstream: Upstream, item: Item) -> None:
         """Connect, shake hands unless an earlier gate has, and tell the tools."""
+        if is_http(item):
+            await self._converse_over_http(upstream, item)
+            return
         link = StdioLink(upstream.on_message, upstream.on_lost, upstream.service)
         await link.open(*await borrow(item["socket"], item["ticket"]))
         upstream.use(link)
@@ -188,6 +198,30 @@ class Gateway:
         if not upstream.ready.done():
             upstream.ready.set_result(None)
         await self._tell_listing(upstream)
+
+    async def _converse_over_http(self, upstream: Upstream, item: Item) -> None:
+        """A server that was just started listens a little later."""
+        link = HttpLink(item["url"], item.get("headers") or {}, upstream.on_message)
+        upstream.use(link)
+        while True:
+            try:
+                await upstream.shake_hands()
+                break
+            except NotSent:
+                if item["transport"] == "remote":
+                    raise
+                await asyncio.sleep(CONNECT_AGAIN_SECONDS)
+        link.speak(str(upstream.handshake.get("protocolVersion") or PROTOCOL))
+        if not upstream.ready.done():
+            upstream.ready.set_result(None)
+        await self._tell_listing(upstream)
+
+    async def _shake_hands_again(self, upstream: Upstream) -> None:
+        """The server was restarted and has forgotten us."""
+        try:
+            await upstream.shake_hands()
+        except (LinkLost, ServerError) as error:
+            _log.info("%s: no new session: %s", upstream.service, error)
 
     async def _list_again(self, upstream: Upstream) -> None:
         try:
@@ -248,6 +282,8 @@ class Gateway:
             await self._report(**about, kind="called", is_error=True, reason=str(error))
             return
         except LinkLost as error:
+            if isinstance(error, SessionLost):
+                await self._shake_hands_again(upstream)
             kind = "not_sent" if isinstance(error, NotSent) else "lost"
             await self._report(**about, kind=kind, reason=str(error))
             return

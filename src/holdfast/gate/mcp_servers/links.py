@@ -43,6 +43,10 @@ class Link(Protocol):
         """Send a message; raises NotSent if it certainly did not arrive."""
 
     @property
+    def is_answered_at_once(self) -> bool:
+        """Whether `send` returns only when the answer has come, or never will."""
+
+    @property
     def place(self) -> int:
         """Where the next message begins among all that was sent."""
 
@@ -116,6 +120,10 @@ class StdioLink:
         """End a message that an earlier gate may have begun."""
         if self._writer is not None:
             self._write(self._writer, b"\n")
+
+    @property
+    def is_answered_at_once(self) -> bool:
+        return False
 
     @property
     def place(self) -> int:

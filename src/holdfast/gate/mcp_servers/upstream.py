@@ -143,10 +143,17 @@ class Upstream:
             raise NotSent("it is not connected")
         message = {"jsonrpc": "2.0", "id": wire, "method": method, "params": params}
         self.requests[wire].place = self._link.place
+        sending: asyncio.Task[Any] = asyncio.ensure_future(self._link.send(message))
         try:
-            await self._link.send(message)
+            both: list[asyncio.Future[Any]] = [sending, waiting]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                sending.result()
+                if self._link.is_answered_at_once and not waiting.done():
+                    raise LinkLost("it closed the connection without an answer")
             return await waiting
         finally:
+            sending.cancel()
             self.requests.pop(wire, None)
 
     def expect(

@@ -43,10 +43,7 @@ class McpServerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     max_instances: int = 5
     roots: tuple[str, ...] = ()
     """Folders that it is told it may work in."""
-    sampling: bool = False
-    """Whether it may ask the assistant's model."""
     headers: dict[str, str] = {}
-    auth: Literal["none", "oauth"] = "none"
 
     @property
     def transport(self) -> Literal["stdio", "http", "remote"]:

@@ -1,0 +1,157 @@
+"""A way to an MCP server that speaks HTTP: one run by Holdfast, or one that somebody else runs.
+
+Each request is a POST, whose answer is JSON or a stream of events. A server that was restarted does
+not know our session any more, says so, and has done nothing: such a request may be sent again. The
+client library is loaded when the first such server is reached.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from holdfast.gate.mcp_servers.links import LONGEST_MESSAGE, LinkLost, Message, NotSent
+from holdfast.vocabulary.addresses import is_loopback
+
+if TYPE_CHECKING:
+    import httpx2
+
+CONNECT_SECONDS = 10.0
+SESSION = "mcp-session-id"
+_ACCEPT = "application/json, text/event-stream"
+_log = logging.getLogger(__name__)
+
+
+class SessionLost(NotSent):
+    """The server does not know our session; it has done nothing."""
+
+
+class HttpLink:
+    """Requests to one address."""
+
+    def __init__(
+        self, url: str, headers: Mapping[str, str], on_message: Callable[[Message], None]
+    ) -> None:
+        self._url = url
+        self._headers = dict(headers)
+        self._on_message: Callable[[Message], None] | None = on_message
+        self._session: str | None = None
+        self._version: str | None = None
+        self._client: httpx2.AsyncClient | None = None
+
+    @property
+    def place(self) -> int:
+        return 0
+
+    def has_read(self, place: int) -> bool:
+        """Nobody knows what a server read of a request that broke off."""
+        return True
+
+    @property
+    def is_answered_at_once(self) -> bool:
+        """When `send` returns, the answer has come, or never will."""
+        return True
+
+    def speak(self, version: str) -> None:
+        """Name the revision of the protocol that was agreed on."""
+        self._version = version
+
+    async def send(self, message: Message) -> None:
+        if message.get("method") == "initialize":
+            self._session = self._version = None
+        import httpx2
+
+        try:
+            await self._post(message)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            raise NotSent(f"it cannot be reached: {error or 'no answer'}") from None
+        except (httpx2.HTTPError, OSError) as error:
+            why = str(error) or type(error).__name__
+            raise LinkLost(f"the connection broke: {why}") from None
+
+    async def _post(self, message: Message) -> None:
+        headers = {**self._headers, "content-type": "application/json", "accept": _ACCEPT}
+        if self._session is not None:
+            headers[SESSION] = self._session
+        if self._version is not None:
+            headers["mcp-protocol-version"] = self._version
+        body = msgspec.json.encode(message)
+        async with self._open().stream(
+            "POST", self._url, content=body, headers=headers
+        ) as response:
+            self._session = response.headers.get(SESSION, self._session)
+            if response.status_code in (400, 404) and SESSION in headers:
+                await response.aread()
+                if response.status_code == 404 or b"ession" in response.content[:2000]:
+                    raise SessionLost("it does not know our session any more")
+            if response.status_code >= 400:
+                self._answer_failure(message, response.status_code)
+                return
+            kind = response.headers.get("content-type", "").partition(";")[0].strip()
+            if kind == "text/event-stream":
+                await self._read_events(response)
+            elif kind == "application/json":
+                self._take(await response.aread())
+
+    def _answer_failure(self, message: Message, status: int) -> None:
+        """Answer a request that the server refuses as HTTP."""
+        if message.get("id") is None or message.get("method") is None:
+            return
+        why = "it asks for a login" if status in (401, 403) else "it refused the request"
+        error = {"code": -32000, "message": f"{why} (HTTP {status})"}
+        self._deliver({"jsonrpc": "2.0", "id": message["id"], "error": error})
+
+    async def _read_events(self, response: httpx2.Response) -> None:
+        data: list[str] = []
+        size = 0
+        async for line in response.aiter_lines():
+            if line.startswith("data:"):
+                data.append(line[5:].removeprefix(" "))
+                size += len(line)
+                if size > LONGEST_MESSAGE:
+                    raise LinkLost(f"it sent a message of more than {LONGEST_MESSAGE} bytes")
+            elif not line and data:
+                self._take("\n".join(data).encode())
+                data, size = [], 0
+
+    def _take(self, text: bytes) -> None:
+        if not text.strip():
+            return
+        try:
+            message = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            _log.info("%s: what it sent is no message", self._url)
+            return
+        for one in message if isinstance(message, list) else [message]:
+            if isinstance(one, dict):
+                self._deliver(one)
+
+    def _deliver(self, message: Message) -> None:
+        if self._on_message is not None:
+            self._on_message(message)
+
+    def _open(self) -> httpx2.AsyncClient:
+        if self._client is None:
+            import httpx2
+
+            # A certificate of this machine's own is nobody else's affair.
+            is_here = is_loopback(urlsplit(self._url).hostname or "")
+            timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
+            self._client = httpx2.AsyncClient(
+                timeout=timeout, verify=not is_here, trust_env=not is_here
+            )
+        return self._client
+
+    async def close(self) -> None:
+        self._on_message = None
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+
+def is_http(item: Mapping[str, Any]) -> bool:
+    return item.get("transport") != "stdio"
