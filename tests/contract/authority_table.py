@@ -15,6 +15,7 @@ from holdfast.vocabulary.command import Door
 VIEW = frozenset({
     *("hello", "status", "ps", "wait", "logs", "open_output", "watch", "events", "runs", "plan"),
     *("log_in", "log_out", "hand_over", "report_refusal", "get_mode", "workflows", "alerts"),
+    *("get_approval", "withdraw"),
     *("explain", "metrics", "health_check", "ports", "read_file", "list_files", "file_changes"),
     *("open_session", "renew_session", "hold_session", "close_session", "list_sessions"),
     *("search", "search_logs", "git_status", "git_diff", "git_log", "git_show", "git_blame"),
@@ -59,7 +60,7 @@ OWN_STAY = frozenset({
 LETS_IN = frozenset({*OWN_STAY, "log_in", "open_session"})
 CHANGING_VIEWS = frozenset({
     *("log_in", "log_out", "hand_over", "open_session", "renew_session", "close_session"),
-    "set_preferences",
+    *("set_preferences", "withdraw"),
 })  # fmt: skip
 """What a viewer changes: its own coming and going."""
 READING_MORE = frozenset(

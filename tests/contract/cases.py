@@ -143,6 +143,8 @@ CASES: dict[str, Case] = {
     "unlock": Case({}, ask("lockdown", reason="a drill")),
     "approvals": Case(),
     "approve": Case({"approval": "approval-none"}, error="not_found"),
+    "get_approval": Case({"approval": "approval-none"}, error="not_found"),
+    "withdraw": Case({"approval": "approval-none"}, error="not_found"),
     "reject": Case({"approval": "approval-none"}, error="not_found"),
     "open_terminal": Case({"service": "idle"}, lambda world: _no_terminal(world)),
     "custom_restart": Case({"service": "web", "pre_commands": [GREET]}),

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.rules.authority.permissions import GRANTED, permit, role_of
 from holdfast.vocabulary.actors import Actor, Role, Scopes, Target
+from holdfast.vocabulary.authority import Withdraw
 from holdfast.vocabulary.command import Command, Door, Effect, Permission
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.preferences import SetPreferences
@@ -92,9 +93,10 @@ def test_every_role_is_decided() -> None:
 
 
 def test_a_viewer_changes_nothing() -> None:
-    """Whatever needs only `view` reads only, but for one's own coming and going, and one's own
-    preferences."""
-    own = {command for command in COMMANDS.values() if command.greets} | {SetPreferences}
+    """Whatever needs only `view` reads only, but for one's own coming and going, one's own requests
+    and preferences."""
+    own = {command for command in COMMANDS.values() if command.greets}
+    own |= {SetPreferences, Withdraw}
     for command in COMMANDS.values():
         if command.permission is Permission.VIEW and command not in own:
             assert command.effect is Effect.READS, command.name

@@ -62,10 +62,12 @@ class ApprovalInfo(Result, frozen=True, kw_only=True):
     expires_at: float | None
     """None: it waits until somebody decides."""
     state: str = "waiting"
-    """waiting, approved, rejected or expired."""
+    """waiting, approved, rejected, expired or withdrawn."""
     by: str | None = None
     """Who decided."""
     why: str | None = None
+    outcome: str | None = None
+    """What became of it once it was approved: `done`, or why it failed."""
 
 
 class ApprovalsResult(Result, frozen=True, kw_only=True):
@@ -176,6 +178,29 @@ class Approvals(Command, frozen=True, kw_only=True):
     effect = Effect.READS
     answers = ApprovalsResult
     route = ("GET", "/api/approvals")
+
+
+class GetApproval(Command, frozen=True, kw_only=True):
+    """Tell what became of a request for approval, to the caller who asked for it."""
+
+    name = "get_approval"
+    permission = Permission.VIEW
+    effect = Effect.READS
+    answers = ApprovalResult
+    route = ("GET", "/api/approvals/{approval}")
+    approval: str
+
+
+class Withdraw(Command, frozen=True, kw_only=True):
+    """Take back one's own request for approval. What is decided already stays as it is."""
+
+    name = "withdraw"
+    permission = Permission.VIEW
+    effect = Effect.CHANGES
+    repeatable = True
+    answers = ApprovalResult
+    route = ("POST", "/api/approvals/{approval}/withdraw")
+    approval: str
 
 
 class Approve(Command, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -53,7 +55,7 @@ def test_who_says_yes_approves(hold: McpHold, era: str) -> None:
 
     hold.talk(story, era=era, elicitation_callback=person)
     assert len(person.asked) == 1
-    assert "waiting for approval" in person.asked[0]
+    assert re.search("waiting for approval: .*mcp.* wants restart of web", person.asked[0])
     assert hold.service("web")["pid"] != before
     records = hold.ask("audit", about="approve")["records"]
     assert records[-1]["role"] == "owner"
@@ -82,7 +84,43 @@ def test_a_client_that_cannot_ask_is_told_whom_to_ask(hold: McpHold) -> None:
         waiting = await client.call_tool("control", RESTART)
         assert "holdfast approve approval-" in text_of(waiting), text_of(waiting)
         (pending,) = hold.ask("approvals")["waiting"]
-        hold.ask("approve", approval=pending["approval"])
-        wait_for(lambda: hold.service("web")["pid"] not in (before, None))
+        names = [pending["approval"]]
+        told = text_of(await client.call_tool("status", {"names": names}))
+        assert f"{names[0]}: restart is waiting for" in told
+        again = text_of(await client.call_tool("control", RESTART))
+        assert names[0] in again, "the same call joins the request"
+        assert len(hold.ask("approvals")["waiting"]) == 1
+        hold.ask("approve", approval=names[0])
+        await asyncio.to_thread(
+            wait_for, lambda: hold.ask("approvals")["over"][0].get("outcome") is not None
+        )
+        assert hold.service("web")["pid"] not in (before, None)
+        told = text_of(await client.call_tool("status", {"names": [*names, "web"]}))
+        assert f"{names[0]}: restart is approved by uid " in told
+        assert ": done\n" in told
+        assert "web  " in told
+
+        async def other(second: Any) -> None:
+            unknown = await second.call_tool("status", {"names": names})
+            assert "you asked for no approval" in text_of(unknown)
+
+        await asyncio.to_thread(hold.talk, other)
 
     hold.talk(story)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_call_that_is_cancelled_is_withdrawn(hold: McpHold, era: str) -> None:
+    """Nobody can approve it any more."""
+
+    async def story(client: Any) -> None:
+        given = {**RESTART, "wait_s": 40}
+        calling = asyncio.ensure_future(client.call_tool("control", given))
+        found = await asyncio.to_thread(wait_for, lambda: hold.ask("approvals")["waiting"])
+        calling.cancel()
+        await asyncio.gather(calling, return_exceptions=True)
+        await asyncio.to_thread(wait_for, lambda: not hold.ask("approvals")["waiting"])
+        over = hold.ask("approvals")["over"][0]
+        assert (over["approval"], over["state"]) == (found[0]["approval"], "withdrawn")
+
+    hold.talk(story, era=era)

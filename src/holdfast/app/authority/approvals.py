@@ -17,7 +17,7 @@ from holdfast.engine.authority.approvals import PendingApproval
 from holdfast.rules.authority.permissions import PermissionVerdict
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.command import Command, Result
-from holdfast.vocabulary.errors import Refused
+from holdfast.vocabulary.errors import HoldfastError, Refused
 
 if TYPE_CHECKING:
     from holdfast.app.context import Context
@@ -28,12 +28,33 @@ HUNG_UP = "who asked did not wait for it"
 class PendingAnswer(Awaitable[Result]):
     """An answer that waits for approval; `notice` says at once what it waits for."""
 
-    def __init__(self, task: asyncio.Future[Result], notice: dict[str, Any]) -> None:
-        self._task = task
+    def __init__(self, work: Awaitable[Result], notice: dict[str, Any]) -> None:
+        self._work = work
         self.notice = notice
 
     def __await__(self) -> Generator[Any, None, Result]:
-        return self._task.__await__()
+        return self._work.__await__()
+
+
+class SharedWork(Awaitable[Result]):
+    """A command that waits for approval, and the callers that wait for its result: one that asks
+    for the same again joins. When the last of them hangs up, the request is void."""
+
+    def __init__(self, task: asyncio.Task[Result]) -> None:
+        self._task = task
+        self._waiting = 0
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        return self._result().__await__()
+
+    async def _result(self) -> Result:
+        self._waiting += 1
+        try:
+            return await asyncio.shield(self._task)
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._task.cancel()
 
 
 class ApprovalRequests:
@@ -54,10 +75,14 @@ class ApprovalRequests:
         self._judge = judge
         self._refuse = refuse
         self._handle = handle
-        self._work: set[asyncio.Task[Result]] = set()
+        self._work: dict[str, SharedWork] = {}
 
     def begin(self, actor: Actor, command: Command, verdict: PermissionVerdict) -> PendingAnswer:
+        """Ask for approval, or join the same request of the same caller that waits already."""
         assert verdict.confirm is not None
+        same = self._context.authority.approvals.same(actor, command)
+        if same is not None and (work := self._work.get(same.info.approval)) is not None:
+            return PendingAnswer(work, same.notice)
         touched = service_scopes.all_targets(self._context.roster, command)
         record = self._auditor.facts(actor, command)
         try:
@@ -69,9 +94,10 @@ class ApprovalRequests:
                 actor, command, PermissionVerdict(False, refused.message, "approval", refused.hint)
             ) from None
         task = asyncio.get_running_loop().create_task(self._wait(pending))
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
-        return PendingAnswer(task, pending.notice)
+        approval = pending.info.approval
+        self._work[approval] = work = SharedWork(task)
+        task.add_done_callback(lambda _: self._work.pop(approval, None))
+        return PendingAnswer(work, pending.notice)
 
     async def _wait(self, pending: PendingApproval) -> Any:
         """Wait for the decision; return the result, or the stream of it."""
@@ -94,5 +120,11 @@ class ApprovalRequests:
         if not verdict.is_allowed:
             raise self._refuse(actor, command, verdict)
         reason = f"{verdict.reason}; approved by {info.by}"
-        answer = self._handle(actor, command, reason)
-        return answer if isinstance(answer, Result | AsyncGenerator) else await answer
+        try:
+            answer = self._handle(actor, command, reason)
+            done = answer if isinstance(answer, Result | AsyncGenerator) else await answer
+        except HoldfastError as error:
+            self._context.authority.approvals.note_outcome(info.approval, error.message)
+            raise
+        self._context.authority.approvals.note_outcome(info.approval, "done")
+        return done

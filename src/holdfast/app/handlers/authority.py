@@ -17,6 +17,7 @@ from holdfast.vocabulary.authority import (
     Approvals,
     ApprovalsResult,
     Approve,
+    GetApproval,
     GetMode,
     Lockdown,
     LockdownResult,
@@ -26,6 +27,7 @@ from holdfast.vocabulary.authority import (
     Reject,
     SetMode,
     Unlock,
+    Withdraw,
 )
 from holdfast.vocabulary.errors import Refused
 from holdfast.vocabulary.specs.policies import Mode
@@ -127,6 +129,22 @@ def unlock(context: Context, command: Unlock, actor: Actor) -> LockdownResult:
 def approvals(context: Context, command: Approvals) -> ApprovalsResult:
     found = context.authority.approvals
     return ApprovalsResult(waiting=found.waiting, over=found.over)
+
+
+@handles(GetApproval)
+def get_approval(context: Context, command: GetApproval, actor: Actor) -> ApprovalResult:
+    info = context.authority.approvals.of(actor, command.approval)
+    return ApprovalResult(approval=info, message=f"{info.command} is {info.state}")
+
+
+@handles(Withdraw)
+def withdraw(context: Context, command: Withdraw, actor: Actor) -> ApprovalResult:
+    found = context.authority.approvals
+    info = found.of(actor, command.approval)
+    if info.state == "waiting":
+        pending = found.find(command.approval)
+        info = found.settle(pending, "withdrawn", actor.name, "its caller took it back")
+    return ApprovalResult(approval=info, message=f"{info.command} is {info.state}")
 
 
 @handles(Approve)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -30,11 +30,14 @@ MOST_OF_ONE = 10
 MOST_OF_ACCOUNT = 30
 """The most for all sessions of one opener, so that they cannot use up everybody's."""
 MOST_OVER = 50
+_MOST_NAMES = 5
+_LONGEST_FACT = 100
 REPLACED = "the supervisor was replaced while it waited; ask again"
 _KINDS = {
     "approved": EventKind.APPROVAL_APPROVED,
     "rejected": EventKind.APPROVAL_REJECTED,
     "expired": EventKind.APPROVAL_EXPIRED,
+    "withdrawn": EventKind.APPROVAL_EXPIRED,
 }
 _log = logger("approvals")
 
@@ -62,13 +65,31 @@ class PendingApproval:
 
     @property
     def notice(self) -> dict[str, Any]:
-        """Return what the caller is told at once."""
+        """Return what the caller is told at once: who wants what on what."""
         info = self.info
+        names = [target.name for target in self.targets]
+        what = f"{info.command} of {_few(names)}" if names else info.command + _facts(info)
         return {
             "approval": info.approval,
             "expires_at": info.expires_at,
-            "message": f"waiting for approval ({info.reason}): holdfast approve {info.approval}",
+            "message": f"waiting for approval: {info.actor} wants {what} ({info.reason}): "
+            f"holdfast approve {info.approval}",
         }
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _facts(info: ApprovalInfo) -> str:
+    """Return the short arguments of a command that is about no service."""
+    facts = []
+    for name, value in info.arguments.items():
+        text = _few([str(one) for one in value]) if isinstance(value, list) else str(value)
+        if value not in (None, "", [], {}, False):
+            facts.append(f"{name} {text}"[:_LONGEST_FACT])
+    return f" with {', '.join(facts[:_MOST_NAMES])}" if facts else ""
 
 
 class StandingApproval:
@@ -179,6 +200,30 @@ class ApprovalQueue:
                 raise Failed(f"{approval} is {info.state} already{by}", "ask again if need be")
         waiting = ", ".join((*self._waiting, *self._standing)) or "nothing"
         raise NotFound(f'no approval "{approval[:100]}"', f"waiting: {waiting}")
+
+    def of(self, actor: Actor, approval: str) -> ApprovalInfo:
+        """Return what this actor asked for; raises NotFound for what others did."""
+        pending = self._waiting.get(approval)
+        if pending is not None and pending.actor.identity == actor.identity:
+            return pending.info
+        for info in self._over:
+            is_own = (info.actor, info.session) == (actor.name, actor.session)
+            if info.approval == approval and is_own:
+                return info
+        raise NotFound(f'you asked for no approval "{approval[:100]}"', "ask again if need be")
+
+    def same(self, actor: Actor, command: Command) -> PendingApproval | None:
+        """Return the request of the same actor for the same command, if one waits."""
+        for pending in self._waiting.values():
+            if pending.actor.identity == actor.identity and pending.command == command:
+                return pending
+        return None
+
+    def note_outcome(self, approval: str, outcome: str) -> None:
+        """Note what became of an approved command."""
+        for place, info in enumerate(self._over):
+            if info.approval == approval:
+                self._over[place] = msgspec.structs.replace(info, outcome=outcome)
 
     def settle(
         self,

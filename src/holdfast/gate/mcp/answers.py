@@ -61,8 +61,11 @@ class Answer(NamedTuple):
 
 def awaits_approval(notice: dict[str, Any]) -> Answer:
     """Say that a command waits for approval, and how to approve it."""
-    text = f"{notice['message']}\nIt waits on, and is done when it is approved."
-    return Answer(text, is_error=True)
+    more = (
+        "It waits on, and is done when it is approved. status with names "
+        f'["{notice["approval"]}"] tells what became of it; the same call again joins it.'
+    )
+    return Answer(f"{notice['message']}\n{more}", is_error=True)
 
 
 def show_lines(lines: Iterable[dict[str, Any]]) -> list[str]:

@@ -8,6 +8,7 @@ Light: imports nothing of the protocol's library.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from holdfast.client.channel import Caller, Channel
 from holdfast.vocabulary.command import Effect
 from holdfast.vocabulary.commands import COMMANDS
+from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.specs.mcp import McpSpec
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ SCOPE = "holdfast.client"
 COMPLETE: dict[str, Any] = {"resultType": "complete"}
 """Every result begins with it; the library leaves it out for older revisions."""
 
+_log = logging.getLogger(__name__)
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 Confirm = Callable[[dict[str, Any]], Awaitable[None]]
 T = TypeVar("T")
@@ -90,6 +93,16 @@ def _seconds_since(began: Any) -> float:
     return passed if 1.0 < passed < LONGEST_SECONDS else 0.0
 
 
+async def _withdraw(client: McpClient, approval: str) -> None:
+    try:
+        await client.ask("withdraw", approval=approval)
+    except HoldfastError as error:
+        _log.info("%s was not withdrawn: %s", approval, error.message)
+
+
+_withdrawals: set[asyncio.Task[None]] = set()
+
+
 class ToolCall:
     """One call of a tool."""
 
@@ -113,6 +126,16 @@ class ToolCall:
         self._caller = client.caller._replace(call=tool)
         self._changes = 0
         self._passed = _seconds_since(began)
+
+    def withdraw(self) -> None:
+        """Take back the request for approval that this call waits for, because its client cancelled
+        it or left."""
+        if self.notice is not None:
+            withdrawing = asyncio.get_running_loop().create_task(
+                _withdraw(self.client, self.notice["approval"])
+            )
+            _withdrawals.add(withdrawing)
+            withdrawing.add_done_callback(_withdrawals.discard)
 
     def remaining(self, seconds: float) -> float:
         """Return how much of this time is left, so that a repeated call waits no longer."""

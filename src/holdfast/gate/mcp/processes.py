@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta
 
 from holdfast.gate.mcp import answers
@@ -20,6 +22,7 @@ Seconds = Annotated[float, Meta(ge=0, le=LONGEST_SECONDS)]
 MaxBytes = Annotated[int, Meta(ge=200, le=answers.MOST_BYTES)]
 Names = Annotated[list[str], Meta(description="services, group:NAME or tag:NAME")]
 _MORE = ("cpu_percent", "memory_mb", "run", "said")
+_APPROVAL = "approval-"
 _DETAILED = 5
 _DETAIL_LINES = 15
 _MET_LINES = 5
@@ -37,6 +40,31 @@ class StatusArguments(ToolArguments, frozen=True, kw_only=True):
 
 
 async def status(call: ToolCall, given: StatusArguments) -> Answer:
+    approvals = [name for name in given.names if name.startswith(_APPROVAL)]
+    decided = [await _approval(call, name) for name in approvals]
+    rest = [name for name in given.names if name not in approvals]
+    if not approvals:
+        return await _status(call, given)
+    if not rest:
+        return Answer("\n".join(decided))
+    found = await _status(call, msgspec.structs.replace(given, names=rest))
+    return Answer("\n".join([*decided, found.text]))
+
+
+async def _approval(call: ToolCall, name: str) -> str:
+    """Say what became of a call that waits, or waited, for approval."""
+    info = (await call.ask("get_approval", approval=name))["approval"]
+    words = [f"{name}: {info['command']} is {info['state']}"]
+    if info["state"] == "waiting":
+        seconds = max(0.0, info["expires_at"] - time.time())
+        words.append(f"for {answers.format_seconds(seconds)} more")
+    if info.get("by"):
+        words.append(f"by {info['by']}")
+    facts = [info[key] for key in ("why", "outcome") if info.get(key)]
+    return " ".join(words) + (f": {'; '.join(facts)}" if facts else "")
+
+
+async def _status(call: ToolCall, given: StatusArguments) -> Answer:
     result = await call.ask("status", services=given.names)
     services: dict[str, dict[str, Any]] = result["services"]
     finished = [] if given.names else [name for name in services if _is_finished(services[name])]

@@ -204,6 +204,9 @@ async def _call_own(ctx: Context, params: CallToolRequestParams) -> Any:
         answer = failure(error)
     except InputNeeded as needed:
         return input_required(call, needed.notice)
+    except anyio.get_cancelled_exc_class():
+        call.withdraw()
+        raise
     except TimeoutError:
         if call.notice is not None:
             answer = answers.awaits_approval(call.notice)

@@ -84,7 +84,7 @@ TABLE: tuple[Tool, ...] = (
     Tool(
         processes.status,
         "State of services: pid, uptime, restarts, exit, health.",
-        ("status", "explain", "logs"),
+        ("status", "explain", "logs", "get_approval"),
     ),
     Tool(
         processes.control,
