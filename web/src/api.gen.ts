@@ -52,6 +52,7 @@ export interface ApprovalInfo {
   state?: string;
   by?: string | null;
   why?: string | null;
+  outcome?: string | null;
 }
 export interface ApprovalResult {
   approval: ApprovalInfo;
@@ -1226,6 +1227,12 @@ export interface Commands {
     permission: "view";
     effect: "reads";
   };
+  get_approval: {
+    takes: { approval: string; };
+    answers: ApprovalResult;
+    permission: "view";
+    effect: "reads";
+  };
   get_mode: {
     takes: {};
     answers: ModeResult;
@@ -1585,6 +1592,12 @@ export interface Commands {
     answers: WaitResult;
     permission: "view";
     effect: "reads";
+  };
+  withdraw: {
+    takes: { approval: string; };
+    answers: ApprovalResult;
+    permission: "view";
+    effect: "changes";
   };
   workflows: {
     takes: {};
