@@ -30,6 +30,9 @@ def hold() -> Iterator[BrowsedHold]:
         yield made
 
 
+CHOSEN = "document.querySelector('.termbox').holdfastChosen()"
+
+
 def text_of(page: Page) -> str:
     """What the terminal shows, and what scrolled off it."""
     return str(page.evaluate("document.querySelector('.termbox')?.holdfastText?.() ?? ''"))
@@ -66,6 +69,10 @@ def test_a_terminal_survives_a_reload(visit: Callable[..., Page], hold: BrowsedH
     columns, rows = str(page.get_attribute("[data-size]", "data-size")).split("x")
     wait_for_text(page, f"{rows} {columns}")
     assert hold.service("sh")["pid"] == pid
+    page.keyboard.press("Control+Shift+F")
+    page.keyboard.type("HOLDFAST-4")
+    wait_for(lambda: page.evaluate(CHOSEN) == "holdfast-4")
+    page.keyboard.press("Escape")
     page.evaluate("sessionStorage.clear()")
     page.goto("about:blank")
     other = visit("terminals/sh")

@@ -55,7 +55,7 @@ def test_few_packages_reach_the_browser(lock: dict[str, Any]) -> None:
     """What the page is made of at run time is a short list; another one needs a decision."""
     wanted = {
         *("@preact/signals", "preact", "uplot", "@xterm/xterm", "@xterm/addon-fit"),
-        *("@xterm/addon-search", "@xterm/addon-serialize", "@xterm/addon-webgl"),
+        *("@xterm/addon-serialize", "@xterm/addon-webgl"),
     }
     assert set(lock[""]["dependencies"]) == wanted
 

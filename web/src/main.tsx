@@ -5,7 +5,7 @@ import "./pages.css";
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import { BASE, navigate, route, startRouter } from "./routes.ts";
-import { begin, link, session } from "./state/connection.ts";
+import { begin, link } from "./state/connection.ts";
 import { followBanners } from "./state/banners.ts";
 import "./state/prefs.ts";
 import { followServices } from "./state/services.ts";
@@ -48,7 +48,7 @@ startRouter();
 startKeys();
 effect(() => {
   // The login ended while the page was open: its token was revoked, or expired.
-  if (link.value === "refused" && session.peek() === null) location.assign(`${BASE}login`);
+  if (link.value === "refused") location.assign(`${BASE}login`);
 });
 if (route.value?.name === "login") void showLogin();
 else void start();

@@ -22,6 +22,7 @@ declare global {
   interface HTMLElement {
     /** For tests: what a terminal shows is no text of the document. */
     holdfastText?: () => string;
+    holdfastChosen?: () => string;
   }
 }
 
@@ -51,6 +52,7 @@ export function TerminalPanel({ service }: { service: string }): JSX.Element {
       view.current = made;
       made.mount(box.current);
       box.current.holdfastText = () => made.text();
+      box.current.holdfastChosen = () => made.terminal.getSelection();
       made.focus();
     }).catch(fail);
     return () => {
@@ -92,11 +94,12 @@ export function TerminalPanel({ service }: { service: string }): JSX.Element {
       {isFinding && (
         <FindBar
           onFind={(text, isBack) =>
-            isBack ? view.current?.search.findPrevious(text) : view.current?.search.findNext(text)
+            view.current?.find(text, isBack) ?? false
           }
+          onChange={() => view.current?.terminal.clearSelection()}
           onClose={() => {
             setFinding(false);
-            view.current?.search.clearDecorations();
+            view.current?.terminal.clearSelection();
             view.current?.focus();
           }}
         />
@@ -141,8 +144,14 @@ function Driver(props: { state: TerminalState; mayType: boolean; view: TerminalV
   );
 }
 
-function FindBar(props: { onFind: (text: string, isBack: boolean) => void; onClose: () => void }): JSX.Element {
+function FindBar(props: {
+  onFind: (text: string, isBack: boolean) => boolean;
+  onChange: () => void;
+  onClose: () => void;
+}): JSX.Element {
   const [text, setText] = useState("");
+  const [isFound, setFound] = useState(true);
+  const find = (wanted: string, isBack: boolean) => setFound(wanted === "" || props.onFind(wanted, isBack));
   return (
     <div class="panel-head" role="search">
       <input
@@ -154,17 +163,19 @@ function FindBar(props: { onFind: (text: string, isBack: boolean) => void; onClo
         value={text}
         onInput={(event) => {
           setText(event.currentTarget.value);
-          props.onFind(event.currentTarget.value, false);
+          props.onChange();
+          find(event.currentTarget.value, true);
         }}
         onKeyDown={(event) => {
-          if (event.key === "Enter") props.onFind(text, event.shiftKey);
+          if (event.key === "Enter") find(text, !event.shiftKey);
           else if (event.key === "Escape") props.onClose();
           else return;
           event.preventDefault();
         }}
       />
-      <Button icon="up" label="Previous" onClick={() => props.onFind(text, true)} />
-      <Button icon="down" label="Next" onClick={() => props.onFind(text, false)} />
+      <Button icon="up" label="Previous" onClick={() => find(text, true)} />
+      <Button icon="down" label="Next" onClick={() => find(text, false)} />
+      {!isFound && <span class="is-warn" role="status">Not found</span>}
       <Button icon="close" label="Close" onClick={props.onClose} />
     </div>
   );
@@ -203,7 +214,8 @@ function Recording(props: { service: string; view: TerminalView; onClose: () => 
     void import("@xterm/xterm").then(({ Terminal }) => {
       if (isOver || !box.current) return;
       const { cols, rows } = view.terminal;
-      const made = new Terminal({ cols, rows, disableStdin: true, theme: view.terminal.options.theme ?? {} });
+      const theme = view.terminal.options.theme ?? {};
+      const made = new Terminal({ cols, rows, theme, disableStdin: true, logLevel: "off" });
       let shown = 0;
       made.open(box.current);
       screen.current = {

@@ -2,10 +2,10 @@
 // the others watch: only the driver's keys, size and answers to queries reach the program. What is
 // replayed is never answered.
 import { FitAddon } from "@xterm/addon-fit";
-import { SearchAddon } from "@xterm/addon-search";
 import { SerializeAddon } from "@xterm/addon-serialize";
 import { type ITheme, Terminal } from "@xterm/xterm";
 import "@xterm/xterm/css/xterm.css";
+import { type CellRow, findInRows } from "../core/find.ts";
 import { clipboardText, firstLine, pasteable, safePoint } from "../core/screen.ts";
 import type { Frame, Socket } from "../core/socket.ts";
 import { OUTPUT, records } from "../core/wire.ts";
@@ -52,7 +52,6 @@ interface Kept {
 
 export class TerminalView {
   readonly terminal: Terminal;
-  readonly search = new SearchAddon();
   private readonly options: TerminalOptions;
   private readonly fit = new FitAddon();
   private readonly serializer = new SerializeAddon();
@@ -81,6 +80,7 @@ export class TerminalView {
     this.key = `holdfast-screen-${options.service}`;
     this.terminal = new Terminal({
       allowProposedApi: true,
+      logLevel: "off",
       scrollback: SCROLLBACK,
       fontFamily: getComputedStyle(document.documentElement).getPropertyValue("--mono"),
       fontSize: 13,
@@ -88,7 +88,7 @@ export class TerminalView {
       minimumContrastRatio: 4.5,
       linkHandler: { activate: (_, uri) => void this.openLink(uri) },
     });
-    for (const addon of [this.fit, this.search, this.serializer]) this.terminal.loadAddon(addon);
+    for (const addon of [this.fit, this.serializer]) this.terminal.loadAddon(addon);
     this.guardAnswers();
     this.terminal.onData((data) => this.type(data));
     this.terminal.onBinary((data) => this.type(data));
@@ -135,6 +135,35 @@ export class TerminalView {
     const lines: string[] = [];
     for (let at = 0; at < active.length; at++) lines.push(active.getLine(at)?.translateToString(true) ?? "");
     return lines.join("\n");
+  }
+
+  /** Select the next (or previous) place of a text; returns whether there is one. */
+  find(text: string, isBack: boolean): boolean {
+    const { active } = this.terminal.buffer;
+    const chosen = this.terminal.getSelectionPosition()?.start;
+    const from = { row: chosen?.y ?? active.length - 1, column: chosen?.x ?? this.terminal.cols };
+    const found = findInRows(text, active.length, (row) => this.cells(row), from, isBack);
+    if (!found) {
+      this.terminal.clearSelection();
+      return false;
+    }
+    this.terminal.select(found.column, found.row, found.length);
+    this.terminal.scrollToLine(Math.max(0, found.row - Math.floor(this.terminal.rows / 2)));
+    return true;
+  }
+
+  private cells(row: number): CellRow {
+    const line = this.terminal.buffer.active.getLine(row);
+    const columns: number[] = [];
+    let text = "";
+    for (let column = 0; line && column < line.length; column++) {
+      const cell = line.getCell(column);
+      if (!cell || cell.getWidth() === 0) continue;
+      const letters = cell.getChars() || " ";
+      for (let at = 0; at < letters.length; at++) columns.push(column);
+      text += letters;
+    }
+    return { text, columns };
   }
 
   retheme(): void {
