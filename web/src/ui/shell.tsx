@@ -111,7 +111,8 @@ function Top(): JSX.Element {
         }
       >
         <Icon name="user" />
-        <span class="only-wide">{who?.actor}</span> <span class="dim only-wide">{who?.role}</span>
+        <span class="only-wide">{who?.actor.replace(/^token browser .*/, "browser")}</span>{" "}
+        <span class="dim only-wide">{who?.role}</span>
         <span class="only-small sr">{MENU_KEY}</span>
       </button>
     </header>

@@ -73,6 +73,7 @@ export class Chart {
     this.plot = new uPlot(
       {
         ...this.size(),
+        padding: [10, 8, 0, 0],
         cursor: {
           sync: { key: cursor.key, setSeries: false },
           points: { size: 6 },

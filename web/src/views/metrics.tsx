@@ -39,14 +39,14 @@ const MEASURES: Measure[] = [
   { key: "handles", title: "Open files", of: (point) => point.handles, show: count, least: 8 },
   {
     key: "read",
-    title: "Read from storage",
+    title: "Storage read",
     of: (point) => point.read_bytes_per_second,
     show: (value) => `${size(value)}/s`,
     least: 1000,
   },
   {
     key: "written",
-    title: "Written to storage",
+    title: "Storage written",
     of: (point) => point.written_bytes_per_second,
     show: (value) => `${size(value)}/s`,
     least: 1000,
@@ -184,13 +184,14 @@ function OneChart(props: {
     <section class="card" aria-label={measure.title}>
       <div class="chart-head">
         <h2>{measure.title}</h2>
-        {shown.slice(0, 6).map((one) => (
-          <span key={one.name} class="key">
-            <i style={{ background: `var(${one.colour})` }} />
-            <span class="dim">{one.name}</span> <b>{told(measure, one.value)}</b>
-          </span>
-        ))}
-        <span class="grow" />
+        <div class="keys">
+          {shown.slice(0, 6).map((one) => (
+            <span key={one.name} class="key">
+              <i style={{ background: `var(${one.colour})` }} />
+              <span class="dim">{one.name}</span> <b>{told(measure, one.value)}</b>
+            </span>
+          ))}
+        </div>
         <button
           type="button"
           class="button"
