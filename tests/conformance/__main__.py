@@ -33,7 +33,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "logs": {"name": "web"},
     "wait": {"names": ["web"], "until": "ready"},
     "run": {"argv": ["echo", "done"]},
-    "send": {"name": "cat", "text": "hello", "key": "enter", "wait_s": 0.5},
+    "send": {"name": "cat", "text": "hello", "keys": ["enter"], "wait_s": 0.5},
     "read": {"path": "a.txt"},
     "edit": {"path": "a.txt", "edits": [{"old": "one", "new": "two"}]},
     "write": {"path": "b.txt", "content": "new\n"},
