@@ -282,7 +282,8 @@ def test_a_configured_token_takes_along_what_was_made_with_it(hold: NetHold) -> 
 
 
 def test_roles_and_scopes_bind(opened: NetHold) -> None:
-    """A viewer, and an operator of another service, stop nothing; refusals are on record."""
+    """A viewer, and an operator of another service, stop nothing; refusals are on record, a wrong
+    token once."""
     viewer = opened.cli("token", "create", "eyes", "--role", "viewer").stdout.strip()
     other = opened.cli("token", "create", "other", "--service", "db").stdout.strip()
     assert "refused" in piped(opened.port, f"token {viewer}", "stop web").splitlines()[1]
@@ -291,7 +292,7 @@ def test_roles_and_scopes_bind(opened: NetHold) -> None:
     assert "error" in piped(opened.port, f"token {viewer}", "status")
     refusals = [json.loads(line) for line in opened.cli("audit", "--json").stdout.splitlines()]
     refused = [one["actor"] for one in refusals if one["decision"] == "refused"]
-    assert refused == ["token eyes", "token other", *["somebody unknown"] * 2]
+    assert refused == ["token eyes", "token other", "somebody unknown"]
 
 
 def test_commands_of_this_machine_alone_are_not_offered(opened: NetHold) -> None:

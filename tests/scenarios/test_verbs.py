@@ -101,7 +101,7 @@ def test_run_never_takes_another_program_for_its_own(hold: Hold) -> None:
     assert "already running" in hold.cli("run", "--", "sleep", "300").stdout
     done = hold.cli("run", "--wait", "--", "sleep", "301", expect=1)
     assert "sleep runs another program" in done.stderr
-    assert "--name" in done.stderr
+    assert "choose another name" in done.stderr
     hold.cli("stop", "sleep", "web")
     hold.cli("run", "--name", "sleep", "--", "sleep", "302")
     hold.cli("run", "--name", "web", "--", "sleep", "303", expect=5)

@@ -6,6 +6,7 @@ own. The supervisor tells the values to the owner alone.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -101,7 +102,18 @@ def become(call: Call, service: str, words: list[str]) -> NoReturn:
         os.execvpe(words[0], words, environ)
     except OSError as error:
         hint = f"its PATH is {environ.get('PATH', 'not set')}"
-        raise Failed(f"{service} cannot run {words[0]}: {error.strerror}", hint) from None
+        reason = _why_not_run(words[0], environ.get("PATH", os.defpath), error)
+        raise Failed(f"{service} cannot run {words[0]}: {reason}", hint) from None
+
+
+def _why_not_run(program: str, path: str, error: OSError) -> str:
+    """Return why a program cannot run. A folder of PATH that nobody may search makes the kernel say
+    «permission denied» of a program that is nowhere."""
+    if "/" not in program:
+        folders = path.split(os.pathsep)
+        if not any(os.path.lexists(os.path.join(folder, program)) for folder in folders):
+            return os.strerror(errno.ENOENT)
+    return error.strerror or str(error)
 
 
 def _become_user(service: str, name: str | None) -> None:
