@@ -261,3 +261,21 @@ def test_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="No such file"):
         write_config(str(tmp_path / "nowhere"))
     assert os.listdir(tmp_path) == []
+
+
+def test_a_configuration_of_another_supervisor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is taken over as `import` does it, and what is lost is told."""
+    (tmp_path / "package.json").write_text('{"scripts": {"dev": "vite"}}')
+    (tmp_path / "mprocs.yaml").write_text("procs: {page: vite}\nserver: 127.0.0.1:4050\n")
+    (tmp_path / "circus.ini").write_text("[watcher:worker]\ncmd = ./work\nmax_age = 60\n")
+    (tmp_path / "ecosystem.config.js").write_text("module.exports = require('./apps')\n")
+    assert main(["-C", str(tmp_path), "init"]) == 0
+    told = capsys.readouterr()
+    assert "from circus.ini, mprocs.yaml: worker, page" in told.out
+    assert "circus.ini:3: worker: max_age" in told.err
+    assert "mprocs.yaml:2: server" in told.err
+    assert "ecosystem.config.js is left out" in told.err
+    services = load(str(tmp_path / "holdfast.yaml"), environ={}).services
+    assert list(services) == ["worker", "page"]

@@ -12,7 +12,7 @@ import yaml
 
 from holdfast.adapters.config.loading import load
 from holdfast.migration.findings import Findings
-from holdfast.migration.formats import FORMATS, candidates, read_file
+from holdfast.migration.formats import FORMATS, candidates, read_file, read_files
 from holdfast.migration.writing import yaml_of
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 
@@ -358,3 +358,33 @@ def test_candidates_are_files_of_known_names(tmp_path: Path) -> None:
         (tmp_path / name).write_text("")
     names = [os.path.basename(path) for path in candidates(str(tmp_path))]
     assert names == ["compose.yaml", "Procfile"]
+
+
+def test_several_files(tmp_path: Path) -> None:
+    """A name that two files use gets a number, also where it is needed; that is told."""
+    one = "processes: {db: {command: sleep 1}, web: {command: sleep 2, depends_on: [db]}}"
+    (tmp_path / "process-compose.yaml").write_text(one)
+    (tmp_path / "mprocs.yaml").write_text("procs: {db: sleep 3, page: {cmd: [a], deps: [db]}}")
+    names = ("process-compose.yaml", "mprocs.yaml")
+    found = read_files([str(tmp_path / name) for name in names])
+    text = yaml_of(found, str(tmp_path))
+    services = yaml.safe_load(text)["services"]
+    assert list(services) == ["db", "web", "db-2", "page"]
+    assert services["page"]["depends_on"] == ["db-2"]
+    assert "# mprocs.yaml:1\n  db-2:" in text
+    assert 'the name "db"' in lost(found[1])
+
+
+def test_a_timer_and_its_service_are_one(tmp_path: Path) -> None:
+    """Naming both files gives one service."""
+    (tmp_path / "a.service").write_text("[Service]\nExecStart=/bin/true\n")
+    (tmp_path / "a.timer").write_text("[Timer]\nOnCalendar=daily\n")
+    found = read_files([str(tmp_path / "a.service"), str(tmp_path / "a.timer")])
+    assert [service.name for one in found for service in one.services] == ["a"]
+
+
+def test_lines_of_included_files_are_not_those_of_the_file(take: Import, tmp_path: Path) -> None:
+    """What an included file loses has no line of the file that includes it."""
+    (tmp_path / "b.ini").write_text("[program:b]\ncommand=sleep 2\nserverurl=AUTO\n")
+    found = take("supervisord.conf", "[supervisord]\n[include]\nfiles=b.ini\n")
+    assert [loss.line for loss in found.losses if "serverurl" in loss.what] == [None]

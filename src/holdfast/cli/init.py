@@ -15,14 +15,10 @@ from typing import NamedTuple
 from holdfast.cli.call import Call
 from holdfast.cli.parser.verbs import Option, Verb
 from holdfast.system.places import CONFIG_NAMES
-from holdfast.vocabulary.errors import Failed, UsageError
-from holdfast.vocabulary.names import is_service_name
+from holdfast.vocabulary.errors import Failed, HoldfastError, UsageError
 
 BELOW = ("frontend", "client", "web", "backend", "server", "api")
 LARGEST_READ = 256 * 1024
-_SHELL_SIGNS = re.compile(r"[|&;<>()`*?$]|^\s*\w+=|(?:^|\s)~")
-_PROCFILE_LINE = re.compile(r"\s*([^:]*?)\s*:\s*(.*?)\s*")
-_PROCFILE_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 @Verb(
@@ -31,6 +27,7 @@ _PROCFILE_NAME = re.compile(r"[A-Za-z0-9_.-]+")
     options=(Option("--force", "replace the configuration that is there"),),
     about=(
         "Recognises what is in the folder: Procfile, package.json scripts, manage.py …\n"
+        "A configuration of another supervisor is taken over as `holdfast import` does it.\n"
         "With -c it writes that file, for the folder that the file is in."
     ),
     examples=(
@@ -107,8 +104,14 @@ def write_config(folder: str, *, force: bool = False, name: str | None = None) -
         named = f"-c {shlex.quote(there)} " if name not in CONFIG_NAMES else ""
         raise Failed(f"{there} exists already", f"`holdfast init {named}--force` replaces it")
     notes: list[str] = []
-    services = detect_services(folder, notes)
-    text = config_text(os.path.basename(folder), services)
+    taken_over = take_over(folder, notes)
+    if taken_over is None:
+        services = detect_services(folder, notes)
+        text = config_text(os.path.basename(folder), services)
+        sources = tuple(dict.fromkeys(found.source for found in services))
+        names = tuple(found.name for found in services)
+    else:
+        text, sources, names = taken_over
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         with open(temporary, "x", encoding="utf-8") as file:
@@ -118,12 +121,37 @@ def write_config(folder: str, *, force: bool = False, name: str | None = None) -
         if os.path.lexists(temporary):
             os.unlink(temporary)
         raise Failed(f"{path} cannot be written: {error.strerror}") from None
-    sources = tuple(dict.fromkeys(found.source for found in services))
-    return InitResult(path, tuple(found.name for found in services), sources, tuple(notes))
+    return InitResult(path, names, sources, tuple(notes))
+
+
+def take_over(folder: str, notes: list[str]) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
+    """The configuration, its sources and its services, where the folder has the configuration of
+    another supervisor; as `holdfast import` makes it."""
+    from holdfast.migration.formats import SUPERVISORS, candidates, read_file
+    from holdfast.migration.writing import yaml_of
+
+    found = []
+    for path in candidates(folder, SUPERVISORS):
+        try:
+            found.append(read_file(path))
+        except HoldfastError as error:
+            notes.append(f"{os.path.basename(path)} is left out: {error.message}")
+    found = [one for one in found if one.services]
+    if not found:
+        return None
+    text = yaml_of(found, folder)
+    for one in found:
+        name = os.path.basename(one.path)
+        notes += [
+            f"{name}{'' if loss.line is None else f':{loss.line}'}: {loss.what}: {loss.instead}"
+            for loss in one.losses
+        ]
+    sources = tuple(os.path.basename(one.path) for one in found)
+    return text, sources, tuple(service.name for service in found[0].services)
 
 
 def detect_services(folder: str, notes: list[str]) -> list[DetectedService]:
-    """The services that the files of this folder declare. Where there is a Procfile, only that
+    """The services that the files of this folder suggest. Where there is a Procfile, only that
     counts."""
     declared = from_procfile(folder, notes)
     if declared:
@@ -141,45 +169,23 @@ def detect_services(folder: str, notes: list[str]) -> list[DetectedService]:
 
 
 def from_procfile(folder: str, notes: list[str]) -> list[DetectedService]:
+    from holdfast.migration.procfile import read_lines
+
     for file in ("Procfile.dev", "Procfile"):
-        commands, left_out = parse_procfile(read(folder, file))
+        lines, left_out = read_lines(read(folder, file))
         notes += [
             f"{file}, line {number} is left out: {why}" for number, why in sorted(left_out.items())
         ]
-        if commands:
-            return [from_line(name, command, file) for name, command in commands.items()]
+        if lines:
+            return [from_line(line.name, line.command, file) for line in lines]
     return []
 
 
-def parse_procfile(text: str) -> tuple[dict[str, str], dict[int, str]]:
-    """The commands by the name of their service, and the reasons for lines that are left out by
-    their numbers. Of two lines for one service the later one counts."""
-    commands: dict[str, str] = {}
-    lines: dict[str, int] = {}
-    left_out: dict[int, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        parts = _PROCFILE_LINE.fullmatch(line)
-        if parts is None:
-            left_out[number] = "it is not NAME: COMMAND"
-        elif not _PROCFILE_NAME.fullmatch(parts[1]):
-            left_out[number] = "a name has only letters, digits, - _ ."
-        elif not parts[2]:
-            left_out[number] = f"{parts[1]} has no command"
-        else:
-            name = service_name(parts[1])
-            if name in lines:
-                left_out[lines[name]] = f"line {number} is {name}, too"
-            lines[name] = number
-            commands[name] = parts[2]
-    return commands, left_out
-
-
 def from_line(name: str, command: str, file: str) -> DetectedService:
-    is_shell = _SHELL_SIGNS.search(command) is not None or not is_lexable(command)
-    # Not Holdfast but the shell expands the variables, when the service starts.
-    return DetectedService(name, re.sub(r"\$(?=[${])", "$$", command), file, is_shell)
+    from holdfast.migration.findings import command_keys, service_name
+
+    keys = command_keys(command)
+    return DetectedService(service_name(name), keys["command"], file, "shell" in keys)
 
 
 def from_package_json(folder: str) -> list[DetectedService]:
@@ -287,6 +293,8 @@ def from_elixir(folder: str) -> list[DetectedService]:
 
 
 def from_compiled(folder: str) -> list[DetectedService]:
+    from holdfast.migration.findings import service_name
+
     if has(folder, "Cargo.toml") and (has(folder, "src/main.rs") or has(folder, "src/bin")):
         return [DetectedService("app", "cargo run", "Cargo.toml")]
     if has(folder, "go.mod"):
@@ -419,18 +427,6 @@ def yaml_text(text: str) -> str:
         return text
     quoted = json.dumps(text, ensure_ascii=False)
     return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)
-
-
-def service_name(text: str) -> str:
-    name = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("._-")[:63]
-    return name if is_service_name(name) else "app"
-
-
-def is_lexable(command: str) -> bool:
-    try:
-        return bool(shlex.split(command))
-    except ValueError:
-        return False
 
 
 def one_line(text: str) -> str:

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
         Option("--check", "print only what cannot be carried over; exit code 1 if anything"),
     ),
     about=(
-        "Reads Procfile (.env, .foreman), supervisord.conf, pm2's ecosystem file,\n"
-        "process-compose.yaml, compose.yaml, systemd units with their timers, and package.json;\n"
-        "without FILE, those in this folder. The format is recognised by the content. Nothing\n"
-        "of the project is run. Each field that has no equivalent is listed with its line and\n"
-        "what to do instead: nothing is dropped in silence."
+        "Reads Procfile (.env, .foreman), supervisord.conf, pm2's ecosystem file, circus.ini,\n"
+        "process-compose.yaml, mprocs.yaml, pitchfork.toml, compose.yaml, systemd units with\n"
+        "their timers, and package.json; without FILE, those in this folder. The format is\n"
+        "recognised by the content. Nothing of the project is run. Each field that has no\n"
+        "equivalent is listed with its line and what to do instead: nothing is dropped in\n"
+        "silence."
     ),
     examples=(
         ("holdfast import", "show what would become of this folder"),
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     ),
 )
 def import_(call: Call) -> int:
-    from holdfast.migration.formats import candidates, read_file
+    from holdfast.migration.formats import candidates, read_files
     from holdfast.migration.writing import yaml_of
 
     paths = [os.path.join(call.folder, name) for name in call.operands] or candidates(call.folder)
@@ -47,7 +48,7 @@ def import_(call: Call) -> int:
             "there is no file here that import knows by its name",
             "name it: holdfast import FILE; `holdfast init` looks at the project itself",
         )
-    found = [read_file(path) for path in paths]
+    found = read_files(paths)
     folder = os.path.dirname(os.path.abspath(paths[0]))
     text = yaml_of(found, folder)
     services = [service.name for service in found[0].services]

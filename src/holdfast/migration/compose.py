@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.migration.findings import Findings, Rows, carry, text_of, words_of
+from holdfast.migration.findings import Findings, Rows, advice, carry, text_of, words_of
 from holdfast.migration.located import LocatedValue, read_located
 from holdfast.vocabulary.errors import UsageError
 
@@ -30,9 +30,53 @@ _INSTEAD = {
     "ulimits": "use `rlimits:`",
     "logging": "output is always recorded; `log:` says how much is kept",
     "restart": "use `restart_policy`",
+    "working_dir": "a folder of the container",
+    "c[gp][ru]*": "use `cpu_limit` in percent of one core",
+    "mem_reservation": "nothing is reserved; `memory_limit` is the most that it may use",
+    "mem*": "use `memory_limit`",
+    "oom_*": "set it on the machine",
+    "blkio_config": "set it on the machine",
+    "deploy.replicas": "use `instances`",
+    "deploy.restart_policy": "use `restart_policy`",
+    "deploy.*_config": "`holdfast rolling-restart`, with `overlap` in the service",
+    "deploy.resources*": "use `memory_limit`, `cpu_limit` and `process_limit`",
+    "deploy*": "Holdfast supervises one machine",
+    "develop": "use `watch:`",
+    "device*": "programs see the devices of this machine",
+    "gpus": "programs see the devices of this machine",
+    "storage_opt": "programs see the files of this machine",
+    "shm_size": "programs see the files of this machine",
+    "tmpfs": "programs see the files of this machine",
+    "read_only": "programs see the files of this machine; use `user:`",
+    "volumes_from": "programs see the folders of this machine",
+    "dns*": "programs use the network of this machine",
+    "domainname": "programs use the network of this machine",
+    "mac_address": "programs use the network of this machine",
+    "external_links": "write localhost and the port",
+    "extends": "use an anchor (`&name`, `<<: *name`) or `include`",
+    "include": "use `include`, or import both files at once",
+    "label_file": "use `tags`",
+    "labels": "use `tags`",
+    "annotations": "use `tags`",
+    "group_add": "write `user: USER:GROUP`",
+    "credential_spec": "use `user:`",
+    "userns_mode": "use `user:`",
+    "ipc": "programs share the machine with all others",
+    "pid": "programs share the machine with all others",
+    "uts": "programs share the machine with all others",
+    "isolation": "programs share the machine with all others",
+    "runtime": "programs share the machine with all others",
+    "sysctls": "set it on the machine",
+    "driver_opts": "programs share the machine with all others",
+    "post_start": "a service of its own that depends on this one, with `restart_policy: never`",
+    "pre_stop": "handle the stop signal, or use a workflow",
+    "model*": "run the model's server as a service",
+    "provider": "run it as a service",
+    "use_api_socket": "programs see the files of this machine",
+    "attach": "`holdfast logs -f` of the services that are wanted",
     "expose": "a port needs no permission on this machine",
 }
-_NEEDLESS = frozenset(
+NEEDLESS = frozenset(
     {"command", "entrypoint", "stdin_open", "init", "hostname", "pull_policy", "platform"}
 )
 
@@ -40,8 +84,8 @@ _NEEDLESS = frozenset(
 def recognises(name: str, text: str) -> bool:
     if os.path.basename(name) in NAMES:
         return True
-    return re.search(r"^services\s*:", text, re.MULTILINE) is not None and (
-        re.search(r"^\s+(?:image|build)\s*:", text, re.MULTILINE) is not None
+    return re.search(r"^\s*\"?services\"?\s*:", text, re.MULTILINE) is not None and (
+        re.search(r"[\s{\"](?:image|build)\"?\s*:", text) is not None
     )
 
 
@@ -55,13 +99,15 @@ def read(path: str, text: str) -> Findings:
         _service(found, name, service)
     for key, inner in document.items():
         if key not in ("services", "version", "name") and not key.startswith("x-"):
-            found.lose(inner.line, key, _INSTEAD.get(key, "Holdfast has no such key"))
+            found.lose(inner.line, key, advice(_INSTEAD, key))
     known = {service.name for service in found.services}
     for moved in found.services:
         wanted = moved.keys.get("depends_on")
         if isinstance(wanted, dict):
             for other in [other for other in wanted if other not in known]:
                 del wanted[other]
+                instead = "it is not here: start it before, or add it with its command"
+                found.lose(moved.line, f"{moved.name}: depends on {other}", instead)
             if not wanted:
                 del moved.keys["depends_on"]
     return found
@@ -80,8 +126,8 @@ def _service(found: Findings, name: str, service: LocatedValue) -> None:
     keys: dict[str, Any] = {"command": command}
     keys["restart_policy"] = "never"
     for key, inner in service.items():
-        if not _key(found, name, key, inner, keys) and key not in _NEEDLESS:
-            found.lose(inner.line, f"{name}: {key}", _INSTEAD.get(key, "Holdfast has no such key"))
+        if not _key(found, name, key, inner, keys) and key not in NEEDLESS:
+            found.lose(inner.line, f"{name}: {key}", advice(_INSTEAD, key))
     found.add(name, keys, service.line)
 
 
@@ -210,7 +256,7 @@ def _deploy(found: Findings, name: str, given: LocatedValue, keys: dict[str, Any
                 what = f"{name}: deploy.resources.reservations"
                 found.lose(inner.line, what, "nothing is reserved")
         else:
-            found.lose(inner.line, f"{name}: deploy.{key}", "Holdfast has no such key")
+            found.lose(inner.line, f"{name}: deploy.{key}", advice(_INSTEAD, f"deploy.{key}"))
 
 
 def _percent(cores: Any) -> str:

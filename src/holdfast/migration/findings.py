@@ -7,6 +7,7 @@ equivalent because Holdfast does the same by itself.
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -51,7 +52,7 @@ class Findings:
         own = self.free_name(name)
         if own != name:
             self.lose(line, f'the name "{name}"', f'it is called "{own}" here')
-        self.services.append(MovedService(own, keys, line))
+        self.services.append(MovedService(own, keys, line or None))
         return own
 
     def free_name(self, name: str) -> str:
@@ -64,13 +65,32 @@ class Findings:
         return own
 
     def lose(self, line: int | None, what: str, instead: str) -> None:
-        self.losses.append(Loss(line, what, instead))
+        self.losses.append(Loss(line or None, what, instead))
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give services other names, wherever they are named."""
+        for place, service in enumerate(self.services):
+            wanted = service.keys.get("depends_on")
+            if isinstance(wanted, dict):
+                wanted = {names.get(other, other): how for other, how in wanted.items()}
+            elif isinstance(wanted, list):
+                wanted = [names.get(other, other) for other in wanted]
+            if wanted is not None:
+                service.keys["depends_on"] = wanted
+            name = names.get(service.name, service.name)
+            if name != service.name:
+                instead = f'another file has that name, so it is called "{name}" here'
+                self.lose(service.line, f'the name "{service.name}"', instead)
+            self.services[place] = service._replace(name=name)
+        groups = self.top.get("groups", {})
+        for group, members in groups.items():
+            groups[group] = [names.get(member, member) for member in members]
 
 
 def service_name(name: str) -> str:
     """Return the nearest name that a service may have."""
     plain = re.sub(r"[^a-z0-9._-]+", "-", name.strip().lower()).strip("-._")[:63]
-    return plain if is_service_name(plain) else f"service-{plain}".strip("-._") or "service"
+    return plain if is_service_name(plain) else f"app-{plain}".strip("-._")[:63]
 
 
 def command_keys(line: str) -> dict[str, Any]:
@@ -109,6 +129,16 @@ def carry(rows: Rows, key: str, value: Any, keys: dict[str, Any]) -> bool:
     path, convert = rows[key]
     put(keys, path, convert(value))
     return True
+
+
+def advice(table: Mapping[str, str], key: str) -> str:
+    """Return what to do instead of a key. A `*` in the table stands for any letters."""
+    if key in table:
+        return table[key]
+    for pattern, text in table.items():
+        if fnmatch.fnmatchcase(key, pattern):
+            return text
+    return "Holdfast has no such key"
 
 
 def text_of(value: Any) -> str:

@@ -6,8 +6,11 @@ import os
 from types import ModuleType
 
 from holdfast.migration import (
+    circus,
     compose,
+    mprocs,
     package_json,
+    pitchfork,
     pm2,
     process_compose,
     procfile,
@@ -18,16 +21,25 @@ from holdfast.migration.findings import Findings
 from holdfast.vocabulary.errors import Failed, UsageError
 
 FORMATS: tuple[ModuleType, ...] = (
-    *(supervisord, systemd, process_compose, compose, pm2, package_json, procfile),
+    *(supervisord, circus, systemd, pitchfork, process_compose, mprocs, compose, pm2),
+    *(package_json, procfile),
 )
+SUPERVISORS = (supervisord, circus, pitchfork, process_compose, mprocs, pm2)
+"""Formats whose files say everything about what a folder runs."""
 LARGEST_BYTES = 4 << 20
 
 
-def candidates(folder: str) -> list[str]:
+def candidates(folder: str, formats: tuple[ModuleType, ...] = FORMATS) -> list[str]:
     """Return the files of a folder that are likely meant, the usual names only."""
-    names = [name for one in FORMATS for name in one.NAMES]
+    names = [name for one in formats for name in one.NAMES]
     found = [os.path.join(folder, name) for name in names]
     return [path for path in found if os.path.isfile(path)]
+
+
+def read_files(paths: list[str]) -> list[Findings]:
+    """Return what several files hold. A timer is read with its service, once."""
+    found = {one.path: one for one in map(read_file, paths)}
+    return list(found.values())
 
 
 def read_file(path: str) -> Findings:

@@ -1,15 +1,21 @@
-"""Values of a YAML or JSON file together with the lines on which their keys stand.
+"""Values of a YAML, JSON or TOML file together with the lines on which their keys stand.
 
 PyYAML's own reader forgets the lines; its node tree has them. JSON is read as YAML, which is a
-superset of it for every file that people write.
+superset of it for every file that people write. Python's reader of TOML forgets them, too: they
+are looked up in the text afterwards.
 """
 
 from __future__ import annotations
 
+import importlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from holdfast.vocabulary.errors import UsageError
+
+_TOML_TABLE = re.compile(r"^\s*\[\[?\s*([^\[\]]+?)\s*\]")
+_TOML_KEY = re.compile(r"""^\s*((?:[\w.-]+|"[^"]*"|'[^']*')+)\s*=""")
 
 
 class LocatedValue:
@@ -46,7 +52,7 @@ def read_located(text: str, name: str) -> LocatedValue:
     import yaml
 
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f":{mark.line + 1}" if mark is not None else ""
@@ -84,3 +90,43 @@ def _located(node: Any, loader: Any, depth: int) -> LocatedValue:
     return LocatedValue(
         value if isinstance(value, (str, int, float, bool, type(None))) else node.value, line, {}
     )
+
+
+def read_located_toml(text: str, name: str) -> LocatedValue:
+    """Return the document of a TOML text; raise UsageError that says what is wrong with it."""
+    try:
+        toml = importlib.import_module("tomllib")
+    except ImportError:
+        raise UsageError(
+            f"{name}: this Python reads no TOML", "use Python 3.11 or newer for this import"
+        ) from None
+    try:
+        document = toml.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}", "mend the file, or leave it out") from None
+    lines: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _TOML_TABLE.match(line):
+            table = _dotted(header[1])
+            lines.setdefault(table, number)
+        elif entry := _TOML_KEY.match(line):
+            lines.setdefault(".".join(filter(None, (table, _dotted(entry[1])))), number)
+    return _with_lines(document, "", 1, lines)
+
+
+def _dotted(path: str) -> str:
+    return re.sub(r"""["'\s]""", "", path)
+
+
+def _with_lines(value: Any, path: str, line: int, lines: dict[str, int]) -> LocatedValue:
+    line = lines.get(path, line)
+    if isinstance(value, dict):
+        inner = {
+            str(key): _with_lines(item, f"{path}.{key}".strip("."), line, lines)
+            for key, item in value.items()
+        }
+        return LocatedValue(inner, line, {key: item.line for key, item in inner.items()})
+    if isinstance(value, list):
+        return LocatedValue([_with_lines(item, path, line, lines) for item in value], line, {})
+    return LocatedValue(value, line, {})

@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.migration.findings import (
     Findings,
     Rows,
+    advice,
     carry,
     escaped,
     put,
@@ -29,7 +30,8 @@ NEEDLESS = frozenset({
     *("instances", "merge_logs", "combine_logs", "windowsHide", "source_map_support", "vizion"),
     *("automation", "pmx", "treekill", "disable_logs", "error_file", "out_file", "log_file"),
     *("log_type", "append_env_to_name", "force", "instance_var", "env", "exec_interpreter"),
-    *("disable_source_map_support", "autostart"),
+    *("disable_source_map_support", "interpreterArgs", "out", "output", "out_log"),
+    *("error", "err", "err_file", "err_log", "log", "pid_file", "pid", "username"),
 })  # fmt: skip
 _INTERPRETERS = {
     ".js": "node", ".mjs": "node", ".cjs": "node", ".py": "python3", ".rb": "ruby", ".php": "php",
@@ -40,7 +42,7 @@ _INTERPRETERS = {
 def recognises(name: str, text: str) -> bool:
     if os.path.basename(name) in NAMES:
         return True
-    return re.search(r"[\"']?apps[\"']?\s*:", text) is not None and (
+    return re.search(r"[\"']?apps[\"']?\s*:|\A\s*\[\s*\{", text) is not None and (
         re.search(r"[\"']?script[\"']?\s*:", text) is not None
     )
 
@@ -120,7 +122,8 @@ def _app(found: Findings, app: LocatedValue) -> None:
     # pm2 restarts what ends, whatever its exit code.
     keys["restart_policy"] = "always"
     _instances(found, app, name, values, keys)
-    for key in values:
+    # `watch` first: what is ignored and the delay belong to it.
+    for key in sorted(values, key=lambda key: key != "watch"):
         line = app.line_of(key)
         if not _key(key, values[key], keys) and key not in NEEDLESS:
             _lose(found, name, key, line)
@@ -132,7 +135,12 @@ def _command(values: dict[str, Any]) -> list[str] | str:
     args = values.get("args") or []
     words = words_of(args)
     interpreter = values.get("interpreter") or values.get("exec_interpreter")
-    options = words_of(values.get("node_args") or values.get("interpreter_args") or [])
+    options = words_of(
+        values.get("node_args")
+        or values.get("interpreter_args")
+        or values.get("interpreterArgs")
+        or []
+    )
     if interpreter in (None, ""):
         interpreter = _INTERPRETERS.get(os.path.splitext(script)[1])
     if interpreter in (None, "none"):
@@ -165,6 +173,9 @@ def _key(key: str, value: Any, keys: dict[str, Any]) -> bool:
     if carry(_ROWS, key, value, keys):
         return True
     match key:
+        case "autostart":
+            if value is False:
+                keys["autostart"] = False
         case "autorestart":
             if value is False:
                 keys["restart_policy"] = "never"
@@ -176,31 +187,49 @@ def _key(key: str, value: Any, keys: dict[str, Any]) -> bool:
         case "ignore_watch":
             if "watch" in keys:
                 keys["watch"]["ignore"] = _list(value)
+            else:
+                return False
         case "watch_delay":
             if "watch" in keys:
                 keys["watch"]["debounce"] = _period(value)
+            else:
+                return False
         case "wait_ready" | "shutdown_with_message":
             return not value
         case _:
-            return key in ("time", "log_date_format")
+            return key == "time"
     return True
 
 
 def _lose(found: Findings, name: str, key: str, line: int) -> None:
-    instead = {
+    table = {
+        "env_*": "another environment is another file: holdfast -c FILE, or `env_file`",
+        "name_prefix": "write the whole name",
+        "install_url": "install the program on this machine",
+        "log_date_format": "`holdfast logs -t` shows the time of each line",
+        "execute_command": "`command` names the whole program",
+        "post_update": "use a workflow",
+        "trace": "`holdfast metrics` has what the system tells",
+        "disable_trace": "`holdfast metrics` has what the system tells",
+        "v8": "`holdfast metrics` has what the system tells",
+        "event_loop_inspector": "`holdfast metrics` has what the system tells",
+        "deep_monitoring": "`holdfast metrics` has what the system tells",
+        "io": "`holdfast metrics` has what the system tells",
+        "kill_retry_time": "`stop: {grace: …}` is the only wait",
+        "write": "`stdin: pipe`, and `holdfast send NAME …`",
         "wait_ready": "add `readiness:` (an address, a port or a line of the log)",
         "listen_timeout": "add `readiness:` with `retries` and `interval`",
         "cron_restart": "a task of its own with `schedule:` that runs `holdfast restart`",
         "cron": "a task of its own with `schedule:` that runs `holdfast restart`",
         "shutdown_with_message": "handle SIGTERM",
+        "ignore_watch": "nothing is watched here",
+        "watch_delay": "nothing is watched here",
         "gid": "write `user: USER:GROUP`",
         "filter_env": "`environment: clean` begins with nothing",
         "increment_var": "use `{{ index }}`",
         "watch_options": "`watch: {polling: true}` where the system does not tell of changes",
-    }.get(key, "Holdfast has no such key")
-    if key.startswith("env_"):
-        instead = "another environment is another file: holdfast -c FILE, or `env_file`"
-    found.lose(line, f"{name}: {key}", instead)
+    }
+    found.lose(line, f"{name}: {key}", advice(table, key))
 
 
 def _list(value: Any) -> list[Any]:
@@ -235,5 +264,6 @@ _ROWS: Rows = {
     "user": ("user", str),
     "stop_exit_codes": ("success_exit_codes", lambda value: [int(code) for code in _list(value)]),
     "port": ("port", int),
+    "namespace": ("tags", lambda value: [str(value)]),
     "env_file": ("env_file", str),
 }  # fmt: skip

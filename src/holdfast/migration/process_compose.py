@@ -10,6 +10,7 @@ from typing import Any
 from holdfast.migration.findings import (
     Findings,
     Rows,
+    advice,
     carry,
     command_keys,
     escaped,
@@ -28,9 +29,26 @@ _CONDITIONS = {
     "process_completed_successfully": "completed",
     "process_log_ready": "ready",
 }
-_NEEDLESS = frozenset(
+NEEDLESS = frozenset(
     {"log_location", "description", "is_tty", "is_foreground", "log_configuration"}
 )
+_INSTEAD = {
+    "shell": "commands run with /bin/sh; name another in `command`",
+    "vars": "write the values, or `${NAME}` of the environment",
+    "is_daemon": "let it run in the foreground; `timeout` bounds a run",
+    "launch_timeout_seconds": "let it run in the foreground; `timeout` bounds a run",
+    "is_elevated": "`user: root` where Holdfast runs as root, else `sudo` in the command",
+    "is_disabled": "`enabled: false`, or `profiles`",
+    "is_dotenv_disabled": "a service gets the variables of .env only by `env_file`",
+    "is_interactive": "`terminal: true`, and `holdfast attach NAME`",
+    "disable_ansi_colors": "write `NO_COLOR: 1` into `env`",
+    "log_format": "Holdfast's own is `log_format`; output is kept as it is",
+    "ordered_shutdown": "services always stop in reverse order of `depends_on`",
+    "extends": "use `include`",
+    "env_cmds": "set the variable where `holdfast up` is called",
+    "mcp*": "assistants reach Holdfast with `holdfast mcp`",
+    "schedule.*": "`holdfast start NAME` runs it now; `overlap` says whether runs may overlap",
+}
 _TOP_NEEDLESS = frozenset({
     *("version", "processes", "log_location", "log_level", "log_length", "log_configuration"),
     *("disable_env_expansion", "is_tui_disabled", "is_strict", "name"),
@@ -38,7 +56,7 @@ _TOP_NEEDLESS = frozenset({
 
 
 def recognises(name: str, text: str) -> bool:
-    return re.search(r"^processes\s*:", text, re.MULTILINE) is not None
+    return re.search(r"^(?:processes\s*:|\s*\"processes\"\s*:)", text, re.MULTILINE) is not None
 
 
 def read(path: str, text: str) -> Findings:
@@ -51,12 +69,8 @@ def read(path: str, text: str) -> Findings:
     for name, process in processes.items():
         _process(found, name, process, shared)
     for key, inner in document.items():
-        if key == "shell":
-            found.lose(inner.line, "shell", "commands run with /bin/sh; name another in `command`")
-        elif key == "vars":
-            found.lose(inner.line, "vars", "write the values, or `${NAME}` of the environment")
-        elif key not in _TOP_NEEDLESS and key != "environment":
-            found.lose(inner.line, key, "Holdfast has no such key")
+        if key not in _TOP_NEEDLESS and key != "environment":
+            found.lose(inner.line, key, advice(_INSTEAD, key))
     return found
 
 
@@ -79,10 +93,7 @@ def _process(found: Findings, name: str, process: LocatedValue, shared: dict[str
         elif key in _PARTS:
             _PARTS[key](found, name, inner, keys)
         elif not _key(key, inner.plain(), keys):
-            instead = "Holdfast has no such key"
-            if key == "is_daemon":
-                instead = "let it run in the foreground"
-            found.lose(inner.line, f"{name}: {key}", instead)
+            found.lose(inner.line, f"{name}: {key}", advice(_INSTEAD, key))
     keys.setdefault("restart_policy", "never")
     if env:
         keys["env"] = env
@@ -111,7 +122,7 @@ def _key(key: str, value: Any, keys: dict[str, Any]) -> bool:
         case "is_daemon":
             return not value
         case _:
-            return key in _NEEDLESS
+            return key in NEEDLESS
     return True
 
 
@@ -165,6 +176,9 @@ def _probe(found: Findings, what: str, given: LocatedValue) -> dict[str, Any]:
             probe |= _http(value)
         elif key == "exec":
             line = escaped(str(value.get("command", "")))
+            if value.get("working_dir"):
+                instead = "it is asked in the folder of the service"
+                found.lose(inner.line_of("working_dir"), f"{what}.exec.working_dir", instead)
             probe["exec"] = ["sh", "-c", line] if command_keys(line).get("shell") else line
         elif not carry(_PROBE_ROWS, key, value, probe):
             found.lose(inner.line, f"{what}.{key}", "Holdfast has no such key")
@@ -173,7 +187,8 @@ def _probe(found: Findings, what: str, given: LocatedValue) -> dict[str, Any]:
 
 def _http(value: dict[str, Any]) -> dict[str, Any]:
     scheme, host = value.get("scheme") or "http", value.get("host") or "127.0.0.1"
-    port = f":{value['port']}" if value.get("port") else ""
+    number = value.get("port") or value.get("num_port")
+    port = f":{number}" if number else ""
     probe: dict[str, Any] = {"http": f"{scheme}://{host}{port}{value.get('path') or '/'}"}
     if value.get("headers"):
         probe["headers"] = value["headers"]
@@ -200,16 +215,28 @@ def _shutdown(found: Findings, name: str, given: LocatedValue, keys: dict[str, A
         keys["stop"] = stop
 
 
-def _schedule(value: Any) -> Any:
+def _schedule(found: Findings, name: str, given: LocatedValue, keys: dict[str, Any]) -> None:
+    schedule: dict[str, Any] = {}
+    names = {"cron": "cron", "interval": "every", "timezone": "timezone"}
+    for key, inner in given.items():
+        if key in names:
+            schedule[names[key]] = inner.plain()
+        elif inner.plain():
+            what = f"{name}: schedule.{key}"
+            found.lose(inner.line, what, advice(_INSTEAD, f"schedule.{key}"))
+    keys["schedule"] = schedule or given.plain()
+
+
+def _watch(found: Findings, name: str, given: LocatedValue, keys: dict[str, Any]) -> None:
+    value = given.plain()
     if isinstance(value, dict):
-        if "cron" in value:
-            return {
-                "cron": value["cron"],
-                **({"timezone": value["timezone"]} if "timezone" in value else {}),
-            }
-        if "interval" in value:
-            return {"every": value["interval"]}
-    return value
+        for key, inner in given.items():
+            if key in ("paths", "ignore", "debounce"):
+                put(keys, f"watch.{key}", inner.plain())
+            else:
+                found.lose(inner.line, f"{name}: watch.{key}", "a change restarts the service")
+    elif value:
+        put(keys, "watch.paths", value if isinstance(value, list) else [str(value)])
 
 
 _PARTS: dict[str, Callable[[Findings, str, LocatedValue, dict[str, Any]], None]] = {
@@ -218,6 +245,8 @@ _PARTS: dict[str, Callable[[Findings, str, LocatedValue, dict[str, Any]], None]]
     "readiness_probe": _readiness,
     "liveness_probe": _liveness,
     "shutdown": _shutdown,
+    "schedule": _schedule,
+    "watch": _watch,
 }
 _ROWS: Rows = {
     "entrypoint": ("command", lambda value: [escaped(str(word)) for word in value]),
@@ -225,7 +254,6 @@ _ROWS: Rows = {
     "env_file": ("env_file", lambda value: value),
     "ready_log_line": ("readiness.log", lambda value: re.escape(str(value))),
     "namespace": ("tags", lambda value: [str(value)]),
-    "schedule": ("schedule", _schedule),
 }
 _PROBE_ROWS: Rows = {
     "initial_delay_seconds": ("initial_delay", whole_seconds),

@@ -4,12 +4,43 @@ from __future__ import annotations
 
 import os
 import re
+from typing import NamedTuple
 
-from holdfast.migration.findings import Findings, command_keys
+from holdfast.migration.findings import Findings, command_keys, service_name
 
 NAMES = ("Procfile", "Procfile.dev")
 _OPTIONS = frozenset({"port", "env", "timeout", "formation", "concurrency"})
-_LINE = re.compile(r"^([A-Za-z0-9_.-]+)\s*:\s*(\S.*?)\s*$")
+_LINE = re.compile(r"\s*([^:]*?)\s*:\s*(.*?)\s*")
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+class ProcfileLine(NamedTuple):
+    number: int
+    name: str
+    command: str
+
+
+def read_lines(text: str) -> tuple[list[ProcfileLine], dict[int, str]]:
+    """Return the lines that declare a service, and the reasons for those that are left out by
+    their numbers. Of two lines for one service the later one counts."""
+    found: dict[str, ProcfileLine] = {}
+    left_out: dict[int, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        parts = _LINE.fullmatch(line)
+        if parts is None:
+            left_out[number] = "it is not NAME: COMMAND"
+        elif not _NAME.fullmatch(parts[1]):
+            left_out[number] = "a name has only letters, digits, - _ ."
+        elif not parts[2]:
+            left_out[number] = f"{parts[1]} has no command"
+        else:
+            name = service_name(parts[1])
+            if name in found:
+                left_out[found[name].number] = f"line {number} is {name}, too"
+            found[name] = ProcfileLine(number, parts[1], parts[2])
+    return list(found.values()), left_out
 
 
 def recognises(name: str, text: str) -> bool:
@@ -17,25 +48,21 @@ def recognises(name: str, text: str) -> bool:
         return True
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     # A YAML file of plain texts looks the same; its values do not look like programs.
-    return bool(lines) and name.endswith(".procfile") and all(_LINE.match(line) for line in lines)
+    return (
+        bool(lines) and name.endswith(".procfile") and all(_LINE.fullmatch(line) for line in lines)
+    )
 
 
 def read(path: str, text: str) -> Findings:
     found = Findings("Procfile", path)
     folder = os.path.dirname(path)
-    base = 5000
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        parts = _LINE.match(line)
-        if parts is None:
-            found.lose(number, f'"{line.strip()[:60]}"', "write it as NAME: COMMAND")
-            continue
-        keys = command_keys(parts[2])
+    lines, left_out = read_lines(text)
+    for place, line in enumerate(lines):
         # foreman tells every process a port, a hundred apart.
-        keys["port"] = base
-        base += 100
-        found.add(parts[1], keys, number)
+        keys = {**command_keys(line.command), "port": 5000 + 100 * place}
+        found.add(line.name, keys, line.number)
+    for number, why in left_out.items():
+        found.lose(number, "left out", why)
     if found.services:
         found.lose(
             None,

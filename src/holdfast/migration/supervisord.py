@@ -5,20 +5,20 @@ from __future__ import annotations
 import glob
 import os
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.migration.findings import (
     Findings,
     Rows,
+    advice,
     carry,
     command_keys,
     escaped,
     whole_seconds,
 )
+from holdfast.migration.ini import IniValue, Section, first_line, is_no, read_ini
 
 NAMES = ("supervisord.conf",)
-_SECTION = re.compile(r"^\[([^\]]+)\]")
-_SPACE = re.compile(r"\s;.*$")
 _EXPANSION = re.compile(r"%\((\w+)\)([-0-9.]*[sd])|%%")
 NEEDLESS = frozenset({
     *("process_name", "redirect_stderr", "stdout_logfile", "stderr_logfile", "stdout_syslog"),
@@ -26,20 +26,28 @@ NEEDLESS = frozenset({
     *("killasgroup", "stdout_events_enabled", "stderr_events_enabled"),
 })  # fmt: skip
 """What Holdfast does anyway: it records both streams and always ends the whole tree."""
-_OURS = ("supervisord", "unix_http_server", "supervisorctl", "include")
+_OWN_NEEDLESS = frozenset({
+    *("logfile", "logfile_maxbytes", "logfile_backups", "loglevel", "pidfile", "nodaemon"),
+    *("silent", "nocleanup", "childlogdir", "strip_ansi", "identifier", "environment"),
+})  # fmt: skip
+_OWN_INSTEAD = {
+    "user": "start Holdfast as this user, or write `user` in each service",
+    "umask": "write `umask` in each service",
+    "directory": "write `working_dir` in each service",
+    "minfds": "write `rlimits: {nofile: …}` in each service",
+    "minprocs": "write `rlimits: {nproc: …}` in each service",
+}
+_KEYS_INSTEAD = {
+    "serverurl": "a service finds its Holdfast by the variables HOLDFAST_*",
+    "socket*": "let the program listen itself, on `port`",
+    "*_syslog": "`holdfast logs -f NAME | logger -t NAME`",
+}
+_OURS = ("unix_http_server", "supervisorctl", "include")
 _INSTEAD = {
     "eventlistener": "listen to `holdfast events -f`, or use `alerts:`",
     "inet_http_server": "the dashboard: `holdfast dashboard`",
     "rpcinterface": "REST, WebSocket and TCP are built in",
 }
-
-
-class IniValue(NamedTuple):
-    line: int
-    value: str
-
-
-Section = dict[str, IniValue]
 
 
 def recognises(name: str, text: str) -> bool:
@@ -53,7 +61,7 @@ def recognises(name: str, text: str) -> bool:
 
 def read(path: str, text: str) -> Findings:
     found = Findings("supervisord", path)
-    sections = _with_included(path, _sections(text))
+    sections = _with_included(path, read_ini(text))
     shared = _environment(sections.get("supervisord", {}), {}, found)
     groups: dict[str, list[str]] = {}
     names: dict[str, str] = {}
@@ -63,15 +71,19 @@ def read(path: str, text: str) -> Findings:
         if kind in ("program", "fcgi-program") and name:
             if kind == "fcgi-program":
                 what = f"[{title}] shares one socket"
-                found.lose(_line(section), what, "let the program listen itself")
+                found.lose(first_line(section), what, "let the program listen itself")
             own, rank = _program(found, name, section, shared)
             names[name] = own
             ranks.append((rank, own))
         elif kind == "group" and name:
             groups[name] = _words(section.get("programs", IniValue(0, "")).value)
+        elif kind == "supervisord":
+            for key, entry in section.items():
+                if key not in _OWN_NEEDLESS:
+                    found.lose(entry.line, key, advice(_OWN_INSTEAD, key))
         elif kind not in _OURS and "supervisor.rpcinterface" not in str(section):
-            instead = _INSTEAD.get(kind, "Holdfast has no such section")
-            found.lose(_line(section), f"[{title}]", instead)
+            instead = advice(_INSTEAD, kind)
+            found.lose(first_line(section), f"[{title}]", instead)
     for group, members in groups.items():
         found.top.setdefault("groups", {})[group] = [names[one] for one in members if one in names]
     if len({rank for rank, _ in ranks}) > 1:
@@ -81,40 +93,14 @@ def read(path: str, text: str) -> Findings:
     return found
 
 
-def _sections(text: str) -> dict[str, Section]:
-    """Return the entries of each section, with their lines. Indented lines continue an entry."""
-    found: dict[str, Section] = {}
-    section: Section = {}
-    key = ""
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = _SPACE.sub("", raw).rstrip()
-        if not line.strip() or raw.lstrip()[:1] in ("#", ";"):
-            continue
-        if title := _SECTION.match(line):
-            section, key = found.setdefault(title[1].strip(), {}), ""
-        elif raw[:1] in (" ", "\t") and key:
-            entry = section[key]
-            section[key] = IniValue(entry.line, f"{entry.value}\n{line.strip()}".strip())
-        else:
-            key, sign, value = line.partition("=") if "=" in line else line.partition(":")
-            key = key.strip().lower()
-            if sign:
-                section[key] = IniValue(number, value.strip())
-    return found
-
-
 def _with_included(path: str, sections: dict[str, Section]) -> dict[str, Section]:
     """Return the sections with those of the files that `[include]` names."""
     files = sections.get("include", {}).get("files")
     for pattern in files.value.split() if files else ():
         for name in sorted(glob.glob(os.path.join(os.path.dirname(path), pattern))):
             with open(name, encoding="utf-8", errors="replace") as file:
-                sections = {**_sections(file.read()), **sections}
+                sections = {**read_ini(file.read(), is_included=True), **sections}
     return sections
-
-
-def _line(section: Section) -> int | None:
-    return min((entry.line for entry in section.values()), default=None)
 
 
 def _words(text: str) -> list[str]:
@@ -131,7 +117,7 @@ def _program(
         return _expanded(entry, name, first, found, is_many=count > 1)
 
     keys: dict[str, Any] = {}
-    rank, line = 999, _line(section)
+    rank, line = 999, first_line(section)
     for key, entry in section.items():
         value = entry.value.strip()
         if key == "priority":
@@ -147,9 +133,9 @@ def _program(
         elif key == "environment":
             keys["env"] = _environment(section, shared, found)
         elif key == "autostart":
-            keys |= {"autostart": False} if _is_no(value) else {}
+            keys |= {"autostart": False} if is_no(value) else {}
         elif not carry(_ROWS, key, value, keys) and key not in NEEDLESS:
-            found.lose(entry.line, f"{name}: {key}", "Holdfast has no such key")
+            found.lose(entry.line, f"{name}: {key}", advice(_KEYS_INSTEAD, key))
     _set_log(keys)
     keys.setdefault("restart_policy", "on_failure")
     # supervisord waits 10 s before SIGKILL, unless told.
@@ -162,17 +148,13 @@ def _program(
     return found.add(name, keys, line), rank
 
 
-def _is_no(value: str) -> bool:
-    return value.strip().lower() in ("false", "0", "no", "off")
-
-
 def _size(value: str) -> str:
     """supervisord's units count by 1024."""
     return re.sub(r"(?i)\s*([KMG])B$", lambda unit: f"{unit[1].upper()}iB", value)
 
 
 def _policy(value: str) -> str:
-    if _is_no(value):
+    if is_no(value):
         return "never"
     return "on_failure" if value.lower() == "unexpected" else "always"
 

@@ -6,16 +6,17 @@ import os
 import re
 from typing import Any
 
-from holdfast.migration.findings import Findings, Rows, carry, escaped, put
+from holdfast.migration.findings import Findings, Rows, advice, carry, escaped, put
 from holdfast.vocabulary.errors import UsageError
 
 NAMES: tuple[str, ...] = ()
-_NEEDLESS = frozenset({
+NEEDLESS = frozenset({
     *("Unit.Description", "Unit.Documentation", "Install.WantedBy", "Install.Alias"),
     *("Install.RequiredBy", "Install.Also", "Service.StandardOutput", "Service.StandardError"),
     *("Service.SyslogIdentifier", "Service.KillMode", "Service.RemainAfterExit"),
     *("Service.ExecStart", "Timer.Unit", "Timer.AccuracySec", "Unit.DefaultDependencies"),
     *("Service.SendSIGKILL", "Service.GuessMainPID", "Service.TimeoutStartSec"),
+    *("Timer.RemainAfterElapse",),
 })  # fmt: skip
 _INSTEAD = {
     "Unit.After": "the machine's own order is systemd's; between services use `depends_on`",
@@ -34,10 +35,81 @@ _INSTEAD = {
     "Service.NoNewPrivileges": "use `user:`",
     "Service.CapabilityBoundingSet": "use `user:`",
     "Service.AmbientCapabilities": "use `user:`",
-    "Service.OOMScoreAdjust": "set it on the machine",
+    "Service.OOM*": "set it on the machine",
+    "Unit.OnFailure*": "`alerts:` to be told, `recovery:` to do something",
+    "Unit.OnSuccess": "`holdfast wait NAME --for exited` in a script",
+    "Unit.Condition*": "test it in the command, under `shell: true`",
+    "Unit.Assert*": "test it in the command, under `shell: true`",
+    "Unit.*Action*": "`essential: true` ends all with this one",
+    "Unit.JobTimeout*": "`timeout` bounds a run",
+    "Unit.JobRunning*": "`timeout` bounds a run",
+    "Unit.*Mounts*": "the machine's own order is systemd's; see install-service",
+    "Unit.*[RP]*agate*": "`depends_on: {NAME: {restart: true}}`",
+    "Unit.SourcePath": "nothing: it only says where the unit comes from",
+    "Unit.*": "between services use `depends_on`",
+    "Service.ExecStartPre": "write it in front: `command: PRE && exec PROGRAM`, `shell: true`",
+    "Service.ExecStartPost": "a service of its own that depends on this one",
+    "Service.ExecCondition": "test it in the command, under `shell: true`",
+    "Service.ExecReloadPost": "`holdfast signal NAME HUP`",
+    "Service.ExecStopPost": "`recovery:` for crashes, a workflow for stops",
+    "Service.ReloadSignal": "`holdfast signal NAME HUP`",
+    "Service.RestartSteps": "`restart: {backoff: …}` says how waits grow",
+    "Service.RestartMode": "what depends on it waits or goes on; see `depends_on`",
+    "Service.Restart*ExitStatus": "`success_exit_codes` says what is no failure",
+    "Service.*KillSignal": "what outlives `stop.grace` is killed",
+    "Service.SendSIGHUP": "`terminal: true` gets SIGHUP, too",
+    "Service.Timeout*": "`stop.grace` and `timeout` bound a stop and a run",
+    "Service.Watchdog*": "a run that is silent is restarted; see `notify.watchdog`",
+    "Service.RuntimeRandom*": "`timeout` bounds a run",
+    "Service.NotifyAccess": "any process of the service may notify",
+    "Service.BusName": "`readiness:` asks an address, a port or a line of the log",
+    "Service.*Socket*": "let the program listen itself, on `port`",
+    "Service.FileDescriptor*": "let the program listen itself, on `port`",
+    "Service.NonBlocking": "let the program listen itself, on `port`",
+    "Service.OpenFile": "let the program open it itself",
+    "Service.USB*": "let the program open it itself",
+    "Service.ExitType": "a run ends with its main process",
+    "Service.PassEnvironment": "variables of the caller are inherited",
+    "Service.UnsetEnvironment": "`environment: clean` begins with no variable at all",
+    "Service.StandardInput*": "`stdin: pipe`, and `holdfast send NAME …`",
+    "Service.[LS]*": "output is always recorded: `holdfast logs`; `log:` says how much is kept",
+    "Service.TTY*": "`terminal: true`",
+    "Service.*Credential*": "`env_file`, or {file: PATH} as a value",
+    "Service.*Directory*": "make the folder yourself",
+    "Service.Nice": "write `nice -n N` in front of the command",
+    "Service.CPUScheduling*": "write `chrt` in front of the command",
+    "Service.IOScheduling*": "write `ionice` in front of the command",
+    "Service.CPUAffinity": "write `taskset` in front of the command",
+    "Service.NUMA*": "write `numactl` in front of the command",
+    "Service.Personality": "write `setarch` in front of the command",
+    "Service.Allowed*": "write `taskset` in front of the command",
+    "Service.*Accounting": "`holdfast metrics` always counts",
+    "Service.CPU*": "use `cpu_limit` in percent of one core",
+    "Service.*CPUWeight": "use `cpu_limit` in percent of one core",
+    "Service.Memory*": "use `memory_limit`",
+    "Service.IO*": "set it on the machine",
+    "Service.IP*": "programs share the network of the machine",
+    "Service.Device*": "use `user:`",
+    "Service.ManagedOOM*": "use `memory_limit`",
+    "Service.Slice": "`cpu_limit` and `memory_limit` of each service",
+    "Service.Delegate": "`install-service` delegates its cgroup to Holdfast",
+    "Service.DisableControllers": "`install-service` delegates its cgroup to Holdfast",
+    "Service.SupplementaryGroups": "write `user: USER:GROUP`",
+    "Service.DynamicUser": "use `user:` with a user that exists",
+    "Service.Utmp*": "write `login` or `agetty` as the command",
+    "Service.LimitLOCKS": "the system ignores it",
+    "Service.LimitRTTIME": "Holdfast marks its processes with it",
+    "Service.*": "a process sees the machine as it is; use `user:`",
+    "Timer.On*": "`schedule: {every: …}`, or `holdfast start NAME` once",
+    "Timer.Random*": "times are kept exactly; write another minute",
+    "Timer.FixedRandomDelay": "times are kept exactly; write another minute",
+    "Timer.*": "a schedule goes on as long as Holdfast runs",
+    "Install.*": "`holdfast install-service` starts all services at boot",
 }
 _LIMITS = {"NOFILE": "nofile", "NPROC": "nproc", "CORE": "core", "AS": "as", "MEMLOCK": "memlock",
-           "STACK": "stack", "FSIZE": "fsize", "CPU": "cpu", "DATA": "data"}  # fmt: skip
+           "STACK": "stack", "FSIZE": "fsize", "CPU": "cpu", "DATA": "data", "RSS": "rss",
+           "SIGPENDING": "sigpending", "MSGQUEUE": "msgqueue", "NICE": "nice",
+           "RTPRIO": "rtprio"}  # fmt: skip
 _POLICIES = {"no": "never", "always": "always", "on-success": "always"}
 _SIGNS = re.compile(r"^[@:+!\-]*")
 
@@ -59,13 +131,18 @@ def read(path: str, text: str) -> Findings:
             )
         with open(path_of_service, encoding="utf-8", errors="replace") as file:
             entries = _entries(file.read())
+        # Lines are those of the service, whichever of the two was named.
+        path = found.path = path_of_service
     elif os.path.exists(f"{path[: -len('.service')]}.timer"):
         with open(f"{path[: -len('.service')]}.timer", encoding="utf-8", errors="replace") as file:
             timer = _entries(file.read())
     if name.endswith("@"):
-        found.lose(None, f"{name} is a template", "`instances:` with {{ index }} for %i")
-        name = name.rstrip("@")
+        instead = "%i is the number of an instance here; `instances:` says how many"
+        found.lose(None, f"{name} is a template", instead)
     keys: dict[str, Any] = {"restart_policy": "never"}
+    if name.endswith("@"):
+        name = name.rstrip("@")
+        keys["instances"] = 1
     line = None
     commands = [entry for entry in entries if entry[0] == "Service.ExecStart" and entry[1]]
     if not commands:
@@ -74,8 +151,8 @@ def read(path: str, text: str) -> Findings:
         if key == "Service.ExecStart" and value and line is None:
             line = number
             keys["command"] = _specifiers(found, name, _SIGNS.sub("", value), number)
-        elif not _key(key, value, keys) and key not in _NEEDLESS:
-            instead = _INSTEAD.get(key, "Holdfast has no such key")
+        elif not _key(key, value, keys) and key not in NEEDLESS:
+            instead = advice(_INSTEAD, key)
             found.lose(number, f"{key.partition('.')[2]}={value[:60]}", instead)
     if len(commands) > 1:
         found.lose(
@@ -149,11 +226,18 @@ def _key(key: str, value: str, keys: dict[str, Any]) -> bool:
             path = "restart.max_restarts" if value == "0" else "restart.reset_after"
             put(keys, path, "unlimited" if value == "0" else _period(value))
         case _ if key.startswith("Service.Limit") and key[13:] in _LIMITS:
-            limit = "unlimited" if value == "infinity" else value
-            put(keys, f"rlimits.{_LIMITS[key[13:]]}", int(limit) if limit.isdigit() else limit)
+            limits = [_limit(part) for part in value.split(":")]
+            pair = dict(zip(("soft", "hard"), limits, strict=False))
+            put(keys, f"rlimits.{_LIMITS[key[13:]]}", pair if len(limits) > 1 else limits[0])
         case _:
             return False
     return True
+
+
+def _limit(value: str) -> int | str:
+    if value.isdigit():
+        return int(value)
+    return "unlimited" if value == "infinity" else value
 
 
 def _assignments(value: str) -> dict[str, str]:
@@ -182,26 +266,37 @@ def _period(value: str) -> str:
     return "".join(f"{number}{units.get(unit, unit)}" for number, unit in parts) or value
 
 
+def _grace(value: str) -> str:
+    """systemd waits without end for `infinity`; the longest that Holdfast waits is a day."""
+    return "1d" if value == "infinity" else _period(value)
+
+
 def _timer(found: Findings, timer: list[tuple[str, str, int]], keys: dict[str, Any]) -> None:
     schedule: dict[str, Any] = {}
+    place = f"{os.path.basename(found.path).removesuffix('.service')}.timer"
     for key, value, line in timer:
         match key:
             case "Timer.OnCalendar":
                 if (cron := _cron(value)) is not None and "cron" not in schedule:
                     schedule["cron"] = cron
                 else:
-                    found.lose(line, f"OnCalendar={value}", "write it as `schedule: {cron: …}`")
+                    instead = "write it as `schedule: {cron: …}`"
+                    found.lose(None, f"{place}:{line}: OnCalendar={value}", instead)
             case "Timer.OnUnitActiveSec" | "Timer.OnUnitInactiveSec":
                 schedule["every"] = _period(value)
+            case "Timer.Unit" if value != os.path.basename(found.path):
+                found.lose(None, f"{place}:{line}: Unit={value}", "import that unit, too")
             case "Timer.Persistent":
                 if value.lower() in ("true", "yes", "1", "on"):
                     schedule["catch_up"] = True
             case "Timer.OnBootSec" | "Timer.OnStartupSec":
-                found.lose(line, f"{key.partition('.')[2]}={value}", "`schedule: {every: …}`")
-            case _ if key in _NEEDLESS:
+                instead = "`schedule: {every: …}`"
+                found.lose(None, f"{place}:{line}: {key[6:]}={value}", instead)
+            case _ if key in NEEDLESS:
                 pass
             case _:
-                found.lose(line, f"{key.partition('.')[2]}={value}", "Holdfast has no such key")
+                what = f"{key.partition('.')[2]}={value}"
+                found.lose(None, f"{place}:{line}: {what}", advice(_INSTEAD, key))
     if "cron" in schedule or "every" in schedule:
         schedule.pop("every", None) if "cron" in schedule else None
         keys["schedule"] = schedule
@@ -250,7 +345,9 @@ _ROWS: Rows = {
         "success_exit_codes",
         lambda value: sorted({0, *(int(word) for word in value.split() if word.isdigit())}),
     ),
-    "Service.TimeoutStopSec": ("stop.grace", _period),
+    "Service.TimeoutStopSec": ("stop.grace", _grace),
+    "Service.TimeoutSec": ("stop.grace", _grace),
+    "Service.RestartMaxDelaySec": ("restart.max_delay", _period),
     "Service.KillSignal": ("stop.signal", str),
     "Service.UMask": ("umask", str),
     "Service.MemoryMax": ("memory_limit", _size),

@@ -15,9 +15,8 @@ def merged(found: list[Findings]) -> Findings:
     """Return the findings of several files as one; names that are taken get a number."""
     first = found[0]
     for other in found[1:]:
-        for service in other.services:
-            name = first.free_name(service.name)
-            first.services.append(service._replace(name=name))
+        other.rename({service.name: first.free_name(service.name) for service in other.services})
+        first.services += other.services
         for key, value in other.top.items():
             known = first.top.setdefault(key, value)
             if isinstance(known, dict) and isinstance(value, dict):
@@ -27,12 +26,11 @@ def merged(found: list[Findings]) -> Findings:
 
 def yaml_of(found: list[Findings], folder: str) -> str:
     """Return the text of the configuration, for a file in `folder`."""
-    origins: dict[str, str] = {}
-    for one in found:
-        name = os.path.relpath(one.path, folder)
-        for service in one.services:
-            place = name if service.line is None else f"{name}:{service.line}"
-            origins.setdefault(service.name, place)
+    places = [
+        (os.path.relpath(one.path, folder), service.line)
+        for one in found
+        for service in one.services
+    ]
     files = ", ".join(os.path.relpath(one.path, folder) for one in found)
     top, services = merged(found).top, found[0].services
     lines = [
@@ -43,8 +41,9 @@ def yaml_of(found: list[Findings], folder: str) -> str:
     for key, value in top.items():
         lines += [*_block(key, value, 0), ""]
     lines.append("services:")
-    for service in services:
-        lines += [f"  # {origins.get(service.name, files)}", f"  {service.name}:"]
+    for (file, line), service in zip(places, services, strict=True):
+        place = file if line is None else f"{file}:{line}"
+        lines += [f"  # {place}", f"  {service.name}:"]
         for key, value in service.keys.items():
             lines += _block(key, value, 4)
         lines.append("")
