@@ -54,7 +54,7 @@ def test_a_watch_tells_of_the_own_log_to_who_asks(hold: Hold) -> None:
 
 def test_a_catastrophic_expression_holds_up_nobody(hold: Hold) -> None:
     """It is refused after a while; meanwhile everybody else is answered at once."""
-    hold.services(web=["sh", "-c", f"echo {'a' * 60}; exec sleep 1000"])
+    hold.services(web=["sh", "-c", f"echo b{'a' * 60}; exec sleep 1000"])
     hold.up()
     wait_for(lambda: hold.raw("web"))
     connection, other = connect(hold), connect(hold)

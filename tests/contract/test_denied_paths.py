@@ -137,8 +137,9 @@ def world() -> Iterator[World]:
         project = hold.project
         for folder in ("app/secrets", ".git", "docs"):
             (project / folder).mkdir(parents=True)
-        for name in ("app/secrets/treasure.txt", ".git/config", ".env"):
+        for name in ("app/secrets/treasure.txt", ".git/config"):
             (project / name).write_text(f"{GOLD}\n")
+        (project / ".env").write_text(f"TREASURE={GOLD}\n")
         (project / "docs" / "a.md").write_text("one\n")
         (project / "out").symlink_to(outside)
         (project / "treasure-link.txt").symlink_to(outside / "beyond.txt")
