@@ -28,7 +28,7 @@ from holdfast.keeper.runs.run import DEFAULT_GRACE_SECONDS
 from holdfast.keeper.runs.run_records import RunRecords
 from holdfast.keeper.supervisor_launcher import SupervisorChild
 from holdfast.system import kernel_files, lean_json, own_process, peers, processes, run_marks
-from holdfast.system.private_files import make_folder, read_plain, replace_file
+from holdfast.system.private_files import make_folder, read_plain, remove_torn, replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ class Keeper:
         self._begin("opening line.sock", self._open_line)
         self._begin("opening keeper.sock", lambda: self._open_door(listener))
         self._begin("writing keeper.json", self._write_description)
+        remove_torn(self._options.state)
         self.children.placement.sweep()
         if self.link is None:
             self.notify_sockets.listen()

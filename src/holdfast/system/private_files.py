@@ -7,6 +7,7 @@ refusal of the file system is raised as OSError. Standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -46,6 +47,26 @@ def replace_file(path: str, data: bytes, *, is_synced: bool = True) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def remove_torn(folder: str) -> None:
+    """Remove what `replace_file` left in this folder when its process was killed. Never fails."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            stem, _, pid = name.removesuffix(".new").rpartition(".")
+            is_ours = name.endswith(".new") and stem and pid.isdecimal()
+            if is_ours and not _is_there(int(pid)):
+                os.unlink(os.path.join(folder, name))
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def make_folder(path: str) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.adapters.own_log import logger
 from holdfast.rules.mcp_servers.pins import Held, Pinned
-from holdfast.system.private_files import make_folder, read_plain, replace_file
+from holdfast.system.private_files import make_folder, read_plain, remove_torn, replace_file
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.readers import reader
 
@@ -55,6 +55,7 @@ class CatalogueStore:
 
     def __init__(self, state: str) -> None:
         self._folder = os.path.join(state, FOLDER)
+        remove_torn(self._folder)
 
     def load(self, name: str) -> Catalogue:
         try:
