@@ -12,6 +12,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import PromptReference, ResourceTemplateReference
 
+from holdfast.gate.mcp import answers, resources
 from tests.gate.mcp.conftest import ERAS, McpHold, quick
 from tests.harness import kill_9
 
@@ -136,3 +137,19 @@ async def until(probe: Any, seconds: float = 30.0) -> None:
             return
         await asyncio.sleep(0.05)
     raise AssertionError("it did not happen")
+
+
+@pytest.mark.parametrize("is_newest_last", [True, False])
+def test_of_a_long_list_the_newest_are_kept(is_newest_last: bool) -> None:
+    """And how many are left out is said at the end where they would be."""
+    newest_first = [{"number": number, "text": "x" * 1000} for number in range(200, 0, -1)]
+    given = newest_first[::-1] if is_newest_last else newest_first
+    _, text = resources.as_json(given, is_newest_last=is_newest_last)
+    assert len(text.encode()) <= answers.MOST_BYTES
+    found = json.loads(text)
+    if is_newest_last:
+        found = found[::-1]
+    *kept, note = found
+    assert kept == newest_first[: len(kept)]
+    assert note == {"left_out": 200 - len(kept)}
+    assert len(kept) > 50

@@ -96,14 +96,15 @@ async def read(client: McpClient, address: ResourceUri) -> tuple[str, str] | Non
         match address.kind:
             case "services":
                 services = (await client.ask("status"))["services"]
-                return _json([facts_of(name, status) for name, status in services.items()])
+                return as_json([facts_of(name, status) for name, status in services.items()])
             case "service":
                 services = (await client.ask("status", services=[address.name]))["services"]
-                return _json([facts_of(name, status) for name, status in services.items()])
+                return as_json([facts_of(name, status) for name, status in services.items()])
             case "runs":
-                return _json((await client.ask("runs", service=address.name))["runs"])
+                return as_json((await client.ask("runs", service=address.name))["runs"])
             case "events":
-                return _json((await client.ask("events", limit=MOST_EVENTS))["events"])
+                events = (await client.ask("events", limit=MOST_EVENTS))["events"]
+                return as_json(events, is_newest_last=True)
             case _:
                 return await _log(client, address)
     except (UnknownService, NotFound):
@@ -128,11 +129,24 @@ async def _log(client: McpClient, address: ResourceUri) -> tuple[str, str]:
     return "text/plain", "\n".join([*note, *lines])
 
 
-def _json(value: Any) -> tuple[str, str]:
+def as_json(value: Any, *, is_newest_last: bool = False) -> tuple[str, str]:
     value = redact_value(value)
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    while len(text.encode()) > answers.MOST_BYTES and isinstance(value, list) and len(value) > 1:
-        # Half of the entries is better than none.
-        value = value[len(value) // 2 :]
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return "application/json", text
+    if isinstance(value, list):
+        value = _newest(value[::-1])[::-1] if is_newest_last else _newest(value)
+    return "application/json", _dump(value)
+
+
+def _newest(entries: list[Any]) -> list[Any]:
+    """Return the first entries that fit, and how many are left out; at least one is kept."""
+    room = answers.MOST_BYTES - 100
+    kept: list[Any] = []
+    for entry in entries:
+        room -= len(_dump(entry).encode()) + 1
+        if room < 0 and kept:
+            return [*kept, {"left_out": len(entries) - len(kept)}]
+        kept.append(entry)
+    return kept
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
