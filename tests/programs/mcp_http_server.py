@@ -1,7 +1,8 @@
 """The MCP server of `mcp_server.py` over HTTP, at the port that PORT names, below /mcp.
 
 It knows sessions: a request of a session that it has not begun is refused with 404. `add` answers
-with a stream of events, everything else with JSON. Standard library only.
+with a stream of events, everything else with JSON. A call with a `status` is done, and then
+answered with this status of HTTP; one of `whoami`, the first time. Standard library only.
 """
 
 from __future__ import annotations
@@ -14,17 +15,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 SESSIONS: set[str] = set()
+FAILED: set[int] = set()
 TOKEN = os.environ.get("NEEDED_TOKEN", "")
 TOOLS: list[dict[str, Any]] = [
     {
         "name": "add",
         "description": "Add a line to the ledger.",
-        "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
+        "inputSchema": {
+            "type": "object",
+            "properties": {"text": {"type": "string"}, "status": {"type": "integer"}},
+        },
     },
     {
         "name": "whoami",
         "description": "Tell the process id.",
-        "inputSchema": {"type": "object", "properties": {}},
+        "inputSchema": {"type": "object", "properties": {"status": {"type": "integer"}}},
         "annotations": {"readOnlyHint": True},
     },
 ]
@@ -64,9 +69,17 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(202, b"")
         elif (message.get("params") or {}).get("name") == "add":
             stream = b"event: message\ndata: " + self.body(message) + b"\n\n"
-            self.answer(200, stream, kind="text/event-stream")
+            status = message["params"]["arguments"].get("status", 200)
+            self.answer(status, stream, kind="text/event-stream")
         else:
-            self.answer(200, self.body(message))
+            self.answer(self.status_of(message), self.body(message))
+
+    def status_of(self, message: dict[str, Any]) -> int:
+        arguments = (message.get("params") or {}).get("arguments") or {}
+        wanted = int(arguments.get("status", 200))
+        is_first = wanted not in FAILED
+        FAILED.add(wanted)
+        return wanted if is_first else 200
 
     def body(self, message: dict[str, Any]) -> bytes:
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": result_of(message)}

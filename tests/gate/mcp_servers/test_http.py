@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.errors import HoldfastError, OutcomeUnknown
 from tests.gate.mcp_servers.conftest import GatewayHold
 from tests.harness import is_alive, kill_9, program, wait_for
 
@@ -37,7 +37,8 @@ def running_elsewhere(hold: GatewayHold, port: int, **env: str) -> Iterator[None
 
 
 def test_one_that_we_run() -> None:
-    """It gets a leased port, answers as JSON and as a stream, and is there again after a kill."""
+    """It gets a leased port, answers as JSON and as a stream, and is there again after a kill. A
+    call that it answers with HTTP 5xx may have been done; one that may be repeated is."""
     keys: dict[str, Any] = {
         "command": program("mcp_http_server.py"), "port": "auto", "path": "/mcp",
     }  # fmt: skip
@@ -52,6 +53,13 @@ def test_one_that_we_run() -> None:
         wait_for(lambda: not is_alive(pid))
         assert hold.text("web__add", text="two") == "added two"
         assert hold.lines() == ["one", "two"]
+        for status in (500, 502, 503):
+            with pytest.raises(OutcomeUnknown, match=f"HTTP {status}"):
+                hold.call("web__add", text=str(status), status=status)
+            assert hold.call("web__whoami", status=status)["attempts"] == 2
+        assert hold.lines() == ["one", "two", "500", "502", "503"]
+        refused = hold.call("web__add", text="again", status=403)
+        assert refused["outcome"] == "error"
 
 
 def test_one_that_others_run() -> None:

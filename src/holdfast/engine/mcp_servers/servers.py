@@ -521,9 +521,10 @@ class McpServers(RunObserver):
             hint = "look how things are now, then call it again if it is still needed"
             return OutcomeUnknown(f"{message}; whether it was done is unknown", hint, facts)
         if spec.transport == "remote" or self._is_live(call.sent.run_id):
+            why = f" ({report.reason})" if report.reason else ""
             return OutcomeUnknown(
-                f"the connection to {service} was lost during the call; whether it was done is "
-                "unknown",
+                f"the connection to {service} was lost during the call{why}; whether it was done "
+                "is unknown",
                 "look how things are now, then call it again if it is still needed",
                 facts,
             )

@@ -88,6 +88,9 @@ class HttpLink:
                 await response.aread()
                 if response.status_code == 404 or b"ession" in response.content[:2000]:
                     raise SessionLost("it does not know our session any more")
+            if response.status_code >= 500 and _is_request(message):
+                # It, or a proxy before it, failed at some moment: perhaps after it was done.
+                raise LinkLost(f"it failed with HTTP {response.status_code}")
             if response.status_code >= 400:
                 self._answer_failure(message, response.status_code)
                 return
@@ -99,7 +102,7 @@ class HttpLink:
 
     def _answer_failure(self, message: Message, status: int) -> None:
         """Answer a request that the server refuses as HTTP."""
-        if message.get("id") is None or message.get("method") is None:
+        if not _is_request(message):
             return
         why = "it asks for a login" if status in (401, 403) else "it refused the request"
         error = {"code": -32000, "message": f"{why} (HTTP {status})"}
@@ -151,6 +154,11 @@ class HttpLink:
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
+
+
+def _is_request(message: Message) -> bool:
+    """Return whether it waits for an answer."""
+    return message.get("id") is not None and message.get("method") is not None
 
 
 def is_http(item: Mapping[str, Any]) -> bool:
