@@ -147,6 +147,38 @@ def test_services(spec: PolicySpec, touched: tuple[str, ...], effect: str | None
     assert (None if found is None else found.effect) == effect
 
 
+@pytest.mark.parametrize(
+    ("services", "effect"), [(("api",), "deny"), (("api@2",), None), (("a*",), "deny")]
+)
+def test_an_instance_is_its_service(services: tuple[str, ...], effect: str | None) -> None:
+    """What is said about a service holds for each instance of it, by whatever name it is asked."""
+    targets = [Target("api@1", template="api")]
+    request = PolicyRequest(CI, COMMANDS["stop"], targets)
+    found = decide([policy(services=services)], request, lambda _: MONDAY)
+    assert (None if found is None else found.effect) == effect
+    limited = replace(CI, scopes=Scopes(services=services))
+    assert permit(limited, COMMANDS["stop"], targets).is_allowed == (effect is not None)
+
+
+@pytest.mark.parametrize(
+    ("effect", "tools", "found"),
+    [
+        ("deny", ("db__drop_all",), True),
+        ("deny", ("db__drop.all",), True),
+        ("deny", ("db__read",), False),
+        ("allow", ("db__drop_*",), False),
+        ("allow", ("db__drop*",), True),
+    ],
+)
+def test_tools(effect: str, tools: tuple[str, ...], found: bool) -> None:
+    """To restrict, one of its names is enough; to allow, each has to be meant."""
+    names = ("db__drop.all", "db__drop_all")
+    request = PolicyRequest(CI, COMMANDS["call_mcp_tool"], (), (), names)
+    assert (decide([policy(effect, tools=tools)], request, lambda _: MONDAY) is not None) == found
+    other = PolicyRequest(CI, COMMANDS["stop"])
+    assert decide([policy(effect, tools=tools)], other, lambda _: MONDAY) is None
+
+
 def target(path: str) -> PathTarget:
     """A path below the project, or an absolute one elsewhere."""
     return PathTarget(path, None) if path.startswith("/") else PathTarget(f"/project/{path}", path)

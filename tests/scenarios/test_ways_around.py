@@ -25,12 +25,15 @@ def hold() -> Iterator[NetHold]:
                 "services": {
                     "web": quick(),
                     "db": {**quick(), "tags": ["data"]},
+                    "many": {**quick(), "instances": 2},
                     "deaf": {**quick(), "command": ["sh", "-c", DEAF], "stop": {"grace": "2s"}},
                 },
                 "workflows": {"bad": {"steps": ["false"]}, "asked": {"steps": ["true"]}},
                 "policies": [
                     {"effect": "deny", "roles": ["operator", "admin"], "services": ["db"],
                      "commands": ["scale", "shutdown"]},
+                    {"effect": "deny", "roles": ["admin"], "services": ["many"],
+                     "commands": ["signal", "logs"]},
                     {"effect": "confirm", "commands": ["restart"], "services": ["db"]},
                     {"effect": "confirm", "commands": ["run_workflow"], "roles": ["admin"]},
                 ],
@@ -93,6 +96,21 @@ def test_a_policy_about_a_service_is_about_all_that_touches_it(hold: NetHold) ->
         hold.ask("shutdown", caller=admin)
     with pytest.raises(Exception, match="instances"):
         hold.ask("scale", instances={"web": 1}, caller=admin)
+
+
+def test_a_policy_about_a_service_is_about_its_instances(hold: NetHold) -> None:
+    """By their own names, by that of the service, and where all are meant."""
+    admin = through(token(hold, "stopper"))
+    before = hold.service("many@1")["pid"]
+    for names in (["many"], ["many@1"], ["web", "many@2"]):
+        with pytest.raises(Exception, match="policy"):
+            hold.ask("signal", services=names, signal="TERM", caller=admin)
+    with pytest.raises(Exception, match="policy"):
+        hold.ask("logs", service="many@1", caller=admin)
+    assert hold.service("many@1")["pid"] == before
+    limited = through(token(hold, "of many", services=["many"]))
+    seen = hold.ask("status", caller=limited)["services"]
+    assert sorted(seen) == ["many@1", "many@2"]
 
 
 def test_nobody_pushes_the_audit_out(hold: NetHold) -> None:

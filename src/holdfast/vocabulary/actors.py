@@ -45,6 +45,13 @@ class Target(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] = ()
     asked: str = ""
     """The name in the request; a group or a tag stands for several services."""
+    template: str | None = None
+    """The service that it is an instance of."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names by which limits and policies may mean it."""
+        return (self.name,) if self.template is None else (self.name, self.template)
 
 
 class Actor(msgspec.Struct, frozen=True):

@@ -15,10 +15,15 @@ from tests.harness import program, wait_for
 class GatewayHold(McpHold):
     """With one server, `counter`, or those that are given."""
 
-    def __init__(self, mcp: dict[str, Any] | None = None, **servers: Any) -> None:
+    def __init__(
+        self,
+        mcp: dict[str, Any] | None = None,
+        authority: dict[str, Any] | None = None,
+        **servers: Any,
+    ) -> None:
         super().__init__()
         self.ledger = self.project / "ledger"
-        self.mcp = mcp or {}
+        self.mcp, self.authority = mcp or {}, authority or {}
         self.declare(**(servers or {"counter": {}}))
 
     def declare(self, **servers: Any) -> None:
@@ -27,6 +32,7 @@ class GatewayHold(McpHold):
             {
                 "http_port": 0,
                 "mcp": self.mcp,
+                **self.authority,
                 "services": {},
                 "mcp_servers": {name: self.counting(**keys) for name, keys in servers.items()},
             }

@@ -191,3 +191,22 @@ def test_a_result_of_a_kind_that_nobody_knows(searching: GatewayHold) -> None:
 
     searching.talk(story)
     assert searching.call("counter__odd")["result"]["more"] == 1
+
+
+@pytest.mark.parametrize("pattern", ["counter__table_drop", "counter__table.*"])
+def test_a_policy_about_a_tool_means_it_by_every_name(pattern: str) -> None:
+    """A tool has the name that assistants see and the one that its server gives it."""
+    authority = {
+        "runtime_mode": "advanced",
+        "policies": [{"effect": "deny", "roles": ["operator"], "tools": [pattern]}],
+    }
+    with GatewayHold(None, authority, counter={"env": {"VARIANT": "dotted"}}) as hold:
+        hold.up()
+        hold.await_listing()
+        made = hold.ask("create_token", token_name="ci", role="operator")
+        caller = {"token": made["text"], "door": "rest"}
+        for name in ("counter__table_drop", "counter__table.drop"):
+            with pytest.raises(HoldfastError, match="policy"):
+                hold.ask("call_mcp_tool", tool=name, caller=caller)
+        assert hold.lines() == []
+        assert hold.text("counter__table.drop") == "dropped"

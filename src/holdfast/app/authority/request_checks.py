@@ -86,6 +86,7 @@ class RequestChecks:
             local=path_scopes.local_time,
             touched=touched,
             paths=self._paths(command) if policies.is_by_path(found) else (),
+            tools=self._tools(command) if policies.is_by_tool(found) else (),
             is_approved=is_approved,
         )
 
@@ -95,6 +96,12 @@ class RequestChecks:
         except HoldfastError:
             # The command will fail on this path. Until then no policy may be avoided by it.
             return (PathTarget(self._context.project, "."),)
+
+    def _tools(self, command: Command) -> tuple[str, ...]:
+        tool = getattr(command, "tool", None)
+        if not isinstance(tool, str):
+            return ()
+        return self._context.mcp_servers.registry.names_of(tool)
 
     def is_by_repository(self, actor: Actor, command: Command) -> bool:
         """Return whether limits or policies depend on the repository that a command acts on."""

@@ -49,7 +49,10 @@ def all_targets(roster: Roster, command: Command) -> tuple[Target, ...]:
 
 def target_of(roster: Roster, name: str) -> Target:
     runner = roster.runners.get(name)
-    return Target(name, () if runner is None else tuple(runner.declaration.spec.tags))
+    if runner is None:
+        return Target(name)
+    spec = runner.declaration.spec
+    return Target(name, tuple(spec.tags), template=spec.template)
 
 
 def narrow(

@@ -251,6 +251,14 @@ class Registry:
         meant = f'; did you mean "{guess}"?' if guess else ""
         raise NotFound(f'{server} offers no tool "{tool[:100]}"{meant}', "search for the right one")
 
+    def names_of(self, name: str) -> tuple[str, ...]:
+        """Return all names of the tool that a caller means by this one."""
+        try:
+            tool = self.get(name)
+        except NotFound:
+            return (name,)
+        return (name, tool.name, f"{tool.server}__{tool.tool}")
+
     def search(self, query: str, limit: int, among: set[str]) -> list[OfferedTool]:
         """Return the best matches of a query, the best first."""
         if self._finder is None:

@@ -52,6 +52,8 @@ class Circumstances(msgspec.Struct, frozen=True):
     """Every service that the request is about, for the policies."""
     paths: Sequence[PathTarget] = ()
     """Every file that it is about, for the policies."""
+    tools: Sequence[str] = ()
+    """Every name of the tool of an MCP server that it is about, for the policies."""
     is_approved: bool = False
     """Whether it has been approved already."""
 
@@ -111,7 +113,9 @@ def permit(
         verdict = _in_lockdown(actor, command, verdict, circumstances.lockdown)
     if not verdict.is_allowed or not circumstances.policies:
         return verdict
-    request = PolicyRequest(actor, command, circumstances.touched, circumstances.paths)
+    request = PolicyRequest(
+        actor, command, circumstances.touched, circumstances.paths, circumstances.tools
+    )
     policy = policies.decide(circumstances.policies, request, circumstances.local)
     if policy is None or policy.effect == "allow":
         return verdict
@@ -189,7 +193,9 @@ def _by_services(
             False, "its token is limited to some services; `paths` gives files", "scope"
         )
     for target in targets:
-        by_name = scopes.services is not None and _is_among(target.name, scopes.services)
+        by_name = scopes.services is not None and any(
+            _is_among(name, scopes.services) for name in target.names
+        )
         by_tag = scopes.tags is not None and any(tag in scopes.tags for tag in target.tags)
         if not by_name and not by_tag:
             allowed = _listed((*(scopes.services or ()), *(f"tag:{t}" for t in scopes.tags or ())))

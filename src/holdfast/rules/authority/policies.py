@@ -38,6 +38,8 @@ class PolicyRequest(msgspec.Struct, frozen=True):
     """The services that it is about."""
     paths: Sequence[PathTarget] = ()
     """The files and folders that it is about."""
+    tools: Sequence[str] = ()
+    """All names of the tool of an MCP server that it is about."""
 
 
 def decide(
@@ -71,6 +73,11 @@ def is_greeting(command: Command | type[Command]) -> bool:
 def is_by_service(policies: Sequence[PolicySpec]) -> bool:
     """Return whether any of them asks which services a request is about."""
     return any(policy.services is not None or policy.tags is not None for policy in policies)
+
+
+def is_by_tool(policies: Sequence[PolicySpec]) -> bool:
+    """Return whether any of them asks which tool of an MCP server a request is about."""
+    return any(policy.tools is not None for policy in policies)
 
 
 def is_by_path(policies: Sequence[PolicySpec]) -> bool:
@@ -124,7 +131,7 @@ def _is_about(policy: PolicySpec, request: PolicyRequest, local: Local) -> bool:
         and _is_of(policy.commands, command.name)
         and _is_about_services(policy, request.targets)
         and _is_about_paths(policy, request)
-        and _is_about_tools(policy, command)
+        and _is_about_tools(policy, request)
         and (
             policy.times is None
             or any(is_within(window, local(window.zone)) for window in policy.times)
@@ -158,19 +165,20 @@ def _is_about_services(policy: PolicySpec, targets: Sequence[Target]) -> bool:
     if policy.services is None and policy.tags is None:
         return True
     found = [
-        (policy.services is not None and _is_of(policy.services, target.name))
+        (policy.services is not None and _is_of(policy.services, *target.names))
         or (policy.tags is not None and any(tag in policy.tags for tag in target.tags))
         for target in targets
     ]
     return bool(found) and (all(found) if policy.effect == "allow" else any(found))
 
 
-def _is_about_tools(policy: PolicySpec, command: Command | type[Command]) -> bool:
-    """A policy with tools is about calls of these, and about nothing else."""
-    if policy.tools is None:
-        return True
-    tool = getattr(command, "tool", None) if isinstance(command, Command) else None
-    return isinstance(tool, str) and _is_of(policy.tools, tool)
+def _is_about_tools(policy: PolicySpec, request: PolicyRequest) -> bool:
+    """A policy with tools is about calls of these, and about nothing else. One name of a tool is
+    enough for a restriction; `allow` has to mean it by each."""
+    if policy.tools is None or not request.tools:
+        return policy.tools is None
+    found = [_is_of(policy.tools, name) for name in request.tools]
+    return all(found) if policy.effect == "allow" else any(found)
 
 
 def _is_about_paths(policy: PolicySpec, request: PolicyRequest) -> bool:
