@@ -242,10 +242,25 @@ def accessibility_faults(page: Page) -> list[str]:
     return found
 
 
+PREFER = """async (values) => (await fetch("/api/preferences", {
+    method: "POST",
+    headers: {"Content-Type": "application/json",
+              "X-Holdfast-Page": localStorage.getItem("holdfast-page")},
+    body: JSON.stringify({values}),
+})).status"""
+
+
 def set_theme(page: Page, theme: str) -> None:
     """Show the page in this theme from now on."""
+    assert page.evaluate(PREFER, {"theme": theme}) == 200
     page.evaluate(f"localStorage.setItem('holdfast-theme', {json.dumps(theme)})")
     page.reload()
+
+
+def sideways(page: Page) -> int:
+    """How many pixels the page is wider than the window."""
+    wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    return int(wide)
 
 
 @pytest.fixture(scope="module")

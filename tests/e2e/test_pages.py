@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.conftest import BrowsedHold, Visitor, accessibility_faults, set_theme
+from tests.e2e.conftest import (
+    BrowsedHold,
+    Visitor,
+    accessibility_faults,
+    set_theme,
+    sideways,
+)
 from tests.harness import kill_9, quick, wait_for
 
 if TYPE_CHECKING:
@@ -53,12 +59,6 @@ def gate_pid(hold: BrowsedHold) -> int:
         if one["kind"] == "process:started" and one["service"] == "holdfast.gate"
     ]
     return int(found[-1])
-
-
-def sideways(page: Page) -> int:
-    """How many pixels the page is wider than the window."""
-    wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-    return int(wide)
 
 
 def test_the_first_service_turns_green(context: BrowserContext) -> None:

@@ -6,8 +6,9 @@ import { effect } from "@preact/signals";
 import { render } from "preact";
 import { BASE, navigate, route, startRouter } from "./routes.ts";
 import { begin, link } from "./state/connection.ts";
+import { followApprovals } from "./state/approvals.ts";
 import { followBanners } from "./state/banners.ts";
-import "./state/prefs.ts";
+import { followPreferences } from "./state/prefs.ts";
 import { followServices } from "./state/services.ts";
 import { startKeys } from "./ui/keys.tsx";
 import { Shell } from "./ui/shell.tsx";
@@ -20,6 +21,8 @@ function show(): void {
   isShown = true;
   followServices();
   followBanners();
+  followApprovals();
+  followPreferences();
   render(<Shell />, root);
 }
 

@@ -53,6 +53,24 @@ const table = {
     load: () => import("./pages/terminals.tsx"),
     nav: { icon: "terminal", key: "t", href: "terminals" },
   },
+  sessions: {
+    path: "sessions/{session?}",
+    title: "Sessions",
+    load: () => import("./pages/sessions.tsx"),
+    nav: { icon: "sessions", group: "Automation", key: "a" },
+  },
+  access: {
+    path: "access",
+    title: "Access",
+    load: () => import("./pages/access.tsx"),
+    nav: { icon: "access", group: "Governance", key: "e" },
+  },
+  settings: {
+    path: "settings",
+    title: "Settings",
+    load: () => import("./pages/settings.tsx"),
+    nav: { icon: "settings", group: "Governance", key: "," },
+  },
   login: {
     path: "login",
     title: "Log in",

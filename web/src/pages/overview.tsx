@@ -11,6 +11,7 @@ import { type PageProps, address, navigate, setQuery } from "../routes.ts";
 import { attention, followAttention, isAttentionLoaded } from "../state/attention.ts";
 import { isLive, read, session } from "../state/connection.ts";
 import { dependents, followGraph, graph } from "../state/graph.ts";
+import { firstRange } from "../state/prefs.ts";
 import { RANGES, type Range, followPast, isPastLoaded, past, secondsOf } from "../state/past.ts";
 import { isLoaded, services, toldAt, watchUsage } from "../state/services.ts";
 import { perform, whyNot, wordOf } from "../state/verbs.ts";
@@ -30,7 +31,7 @@ export default function Overview({ query }: PageProps): JSX.Element {
   useEffect(() => followGraph(), []);
   useEffect(followPast, []);
   useEffect(followAttention, []);
-  const range = (query.get("range") ?? "1h") as Range;
+  const range = (query.get("range") ?? firstRange.value) as Range;
   const all = [...services.value];
   return (
     <div class="stack overview" data-page="overview" data-state={isLoaded.value ? "shown" : "loading"}>
@@ -48,7 +49,7 @@ export default function Overview({ query }: PageProps): JSX.Element {
           label="Range"
           options={RANGES}
           value={range}
-          onChange={(value) => setQuery({ range: value === "1h" ? null : value })}
+          onChange={(value) => setQuery({ range: value === firstRange.value ? null : value })}
         />
       </div>
       {!isLoaded.value && <Skeleton />}

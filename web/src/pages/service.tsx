@@ -12,12 +12,12 @@ import { followPast } from "../state/past.ts";
 import { isLoaded, onEvent, services, watchUsage } from "../state/services.ts";
 import {
   VERBS,
+  deedOf,
   failures,
   menuOf,
   openTerminal,
   perform,
   requests,
-  spelled,
   whyNot,
   wordOf,
 } from "../state/verbs.ts";
@@ -26,7 +26,7 @@ import { copyDiagnosis } from "../ui/diagnosis.ts";
 import { State, toneOf } from "../ui/icon.tsx";
 import { openMenu } from "../ui/menu.tsx";
 import { TabPanel, Tabs } from "../ui/tabs.tsx";
-import { copy } from "../ui/copy.ts";
+import { copyActions } from "../ui/copyas.ts";
 import { withoutName } from "../core/words.ts";
 import { METRIC_RANGES, MetricCharts, type MetricRange, secondsOfRange } from "../views/metrics.tsx";
 import { endOf, logOf } from "../views/runs.ts";
@@ -102,13 +102,7 @@ export default function Service({ params, query }: PageProps): JSX.Element {
           ...(one === "logs" && { keys: "l" }),
           run: () => navigate(address(["services", name, one])),
         })),
-        ...Object.entries(spelled("restart", { services: [name] })).map(([way, text]) => ({
-          id: `copy:${way}`,
-          group: "copy" as const,
-          title: `${way} for “Restart ${name}”`,
-          icon: "copy" as const,
-          run: () => void copy(text),
-        })),
+        ...copyActions(`Restart ${name}`, deedOf("restart", [name])),
       ]),
     [name],
   );

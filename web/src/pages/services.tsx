@@ -8,6 +8,7 @@ import { type PageProps, address, navigate, setQuery } from "../routes.ts";
 import { offer } from "../state/actions.ts";
 import { act, isLive, may } from "../state/connection.ts";
 import { followGraph, graph } from "../state/graph.ts";
+import { firstView } from "../state/prefs.ts";
 import { isLoaded, services, toldAt, watchUsage } from "../state/services.ts";
 import { fail, toast } from "../state/toasts.ts";
 import { failures, menuOf, openTerminal, perform, requests, whyNot, wordOf } from "../state/verbs.ts";
@@ -36,7 +37,7 @@ export default function Services({ query }: PageProps): JSX.Element {
   useEffect(() => watchUsage(), []);
   useEffect(() => followGraph(), []);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
-  const view = (query.get("view") ?? "table") as View;
+  const view = (query.get("view") ?? firstView.value) as View;
   const text = query.get("q") ?? "";
   const field = useRef<HTMLInputElement>(null);
   const all = services.value;
@@ -119,7 +120,7 @@ export default function Services({ query }: PageProps): JSX.Element {
             ...(hasEdges || view === "graph" ? [{ value: "graph" as const, title: "Graph" }] : []),
           ]}
           value={view}
-          onChange={(value) => setQuery({ view: value === "table" ? null : value })}
+          onChange={(value) => setQuery({ view: value === firstView.value ? null : value })}
         />
         {view === "table" && <GroupBy query={query} />}
         {text && (

@@ -3,11 +3,12 @@
 import { signal } from "@preact/signals";
 import type { Outcomes, ServiceStatus } from "../api.gen.ts";
 import { CommandError } from "../core/socket.ts";
-import { ROOT, address, navigate } from "../routes.ts";
+import type { Deed } from "../core/spelling.ts";
+import { address, navigate } from "../routes.ts";
 import type { IconName } from "../ui/icon.tsx";
 import { confirm } from "../ui/dialog.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
-import { copy } from "../ui/copy.ts";
+import { copyItems } from "../ui/copyas.ts";
 import { act, isLive, may, newKey } from "./connection.ts";
 import { dependents, ensureGraph, graph, isGraphLoaded } from "./graph.ts";
 import { refresh, services } from "./services.ts";
@@ -294,43 +295,19 @@ export function menuOf(names: readonly string[]): MenuItem[] {
       },
     );
   }
-  return [...items, "line", { heading: "Copy as" }, ...copies("restart", { services: [...names] })];
+  return [...items, ...copyItems(deedOf("restart", names))];
 }
 
 const CLI: Record<string, string> = { rolling_restart: "rolling-restart" };
-const TOOL: Record<string, string> = {
-  start: "start",
-  restart: "restart",
-  stop: "stop",
-  pause: "pause",
-  resume: "resume",
-};
+const TOOL = new Set(["start", "restart", "stop", "pause", "resume"]);
 
-/** How a command is given elsewhere. The token is a variable, never the real one. */
-export function spelled(command: string, fields: Record<string, unknown>): Record<string, string> {
-  const names = (fields.services as string[] | undefined) ?? [];
-  const body = JSON.stringify(fields);
-  const url = `${location.origin}${ROOT}api/services/${command}`;
-  const ways: Record<string, string> = {
-    CLI: `holdfast ${CLI[command] ?? command} ${names.join(" ")}`,
-    curl:
-      `curl -X POST '${url}' -H "Authorization: Bearer $HOLDFAST_TOKEN" ` +
-      `-H 'Content-Type: application/json' -d '${body}'`,
-    Python:
-      "import json, os, urllib.request\n" +
-      `request = urllib.request.Request("${url}", json.dumps(${body}).encode(), {\n` +
-      '    "Authorization": f"Bearer {os.environ[\'HOLDFAST_TOKEN\']}", "Content-Type": "application/json"})\n' +
-      "print(urllib.request.urlopen(request).read().decode())\n",
+/** How a verb is given elsewhere. */
+export function deedOf(command: string, names: readonly string[]): Deed {
+  return {
+    cli: [CLI[command] ?? command, ...names],
+    method: "POST",
+    path: `api/services/${command}`,
+    fields: { services: names },
+    ...(TOOL.has(command) && { tool: { name: "control", arguments: { action: command, names } } }),
   };
-  const action = TOOL[command];
-  if (action) ways["MCP call"] = JSON.stringify({ name: "control", arguments: { action, names } });
-  return ways;
-}
-
-export function copies(command: string, fields: Record<string, unknown>): MenuItem[] {
-  return Object.entries(spelled(command, fields)).map(([way, text]) => ({
-    title: way,
-    icon: "copy" as const,
-    run: () => void copy(text).then(() => toast("ok", `Copied: ${text.split("\n")[0]!.slice(0, 60)}`)),
-  }));
 }

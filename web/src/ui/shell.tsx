@@ -180,7 +180,7 @@ function Rail(): JSX.Element {
                   onPointerEnter={() => void page.load()}
                 >
                   <Icon name={page.nav!.icon} />
-                  <span class="label">{page.title}</span>
+                  <span class="label">{page.title}</span>{" "}
                   {count && (
                     <span class="count" data-urgent={count.isUrgent || undefined}>
                       {count.count}

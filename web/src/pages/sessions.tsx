@@ -1,0 +1,477 @@
+// What do assistants do, and what do they ask? Approvals come first: a person is needed.
+import type { JSX } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import type { ApprovalInfo, SessionInfo } from "../api.gen.ts";
+import type { Deed } from "../core/spelling.ts";
+import { count, duration, stamp } from "../core/time.ts";
+import { type PageProps, address, navigate } from "../routes.ts";
+import { offer } from "../state/actions.ts";
+import { approvals, approvalsError, decide, loadApprovals } from "../state/approvals.ts";
+import { act, isLive, may, read, session as login } from "../state/connection.ts";
+import { type AuditRecord, useRecords } from "../state/records.ts";
+import { services } from "../state/services.ts";
+import { fail, toast } from "../state/toasts.ts";
+import { Problem, Show, useAsked, useNow } from "../ui/asking.tsx";
+import { Button } from "../ui/button.tsx";
+import { copy } from "../ui/copy.ts";
+import { copyActions, copyItems } from "../ui/copyas.ts";
+import { Dialog, confirm } from "../ui/dialog.tsx";
+import { State } from "../ui/icon.tsx";
+import { type MenuItem, openMenu } from "../ui/menu.tsx";
+
+const KINDS = /^(session:|service:(added|removed|requested)|transition|supervisor:started)/;
+const RANKS: Record<string, number> = { operator: 2, admin: 3, owner: 3 };
+const ENDS = {
+  stop: "End it, stop its services…",
+  keep: "End it, keep its services…",
+  hand_over: "End it, take its services over…",
+} as const;
+const FATES = {
+  stop: "What it started is stopped.",
+  keep: "What it started runs on.",
+  hand_over: "What it started runs on and is yours.",
+} as const;
+type Fate = keyof typeof FATES;
+
+export default function Sessions({ params, query }: PageProps): JSX.Element {
+  const asked = useAsked(() => read("list_sessions", {}), KINDS);
+  const all = asked.value?.sessions ?? [];
+  const chosen = params.session;
+  return (
+    <div class="stack" data-page="sessions" data-state={asked.value ? "shown" : "loading"}>
+      <div class="page-head">
+        <h1>Sessions</h1>
+        <span class="dim">
+          {asked.value && `${count(all.length)} assistant${all.length === 1 ? "" : "s"} here`}
+        </span>
+        <span class="grow" />
+        <a class="button" href="connect">
+          Connect an assistant
+        </a>
+      </div>
+      {may("operate") && <Inbox marked={query.get("approval")} />}
+      <Show asked={asked}>
+        {() =>
+          all.length === 0 ? (
+            <div class="empty">
+              <p>No assistant is here.</p>
+              <p>
+                <a href="connect">Connect one</a>: what it starts belongs to its session, and ends with it.
+              </p>
+            </div>
+          ) : (
+            <List all={all} chosen={chosen} />
+          )
+        }
+      </Show>
+      {chosen && asked.value && <One info={all.find((one) => one.session === chosen)} />}
+    </div>
+  );
+}
+
+/** `restart of db, cache`: what a request is about, in words. */
+function subjectOf({ command, arguments: given }: ApprovalInfo): string {
+  const names = [given.services, given.service ?? given.name ?? given.tool ?? given.path].flat();
+  const some = names.filter((name): name is string => typeof name === "string");
+  const more = some.length > 4 ? ` and ${some.length - 4} more` : "";
+  return some.length ? `${command} of ${some.slice(0, 4).join(", ")}${more}` : command;
+}
+
+function deedOf(verb: "approve" | "reject", { approval }: ApprovalInfo): Deed {
+  return { cli: [verb, approval], method: "POST", path: `api/approvals/${approval}/${verb}`, fields: {} };
+}
+
+function whyNotDecide(info: ApprovalInfo): string | undefined {
+  if (!isLive.value) return "the connection is lost";
+  if ((RANKS[login.value?.role ?? ""] ?? 0) < (RANKS[info.approvers] ?? 3)) return `it takes an ${info.approvers}`;
+  return undefined;
+}
+
+/** The inbox: who wants what on what, how long it waits, and the two answers. */
+function Inbox({ marked }: { marked: string | null }): JSX.Element {
+  const [rejected, setRejected] = useState<ApprovalInfo | null>(null);
+  const found = approvals.value;
+  const waiting = found?.waiting ?? [];
+  const known = waiting.map((one) => one.approval).join();
+  useEffect(
+    () =>
+      offer(
+        waiting.flatMap((one) => [
+          {
+            id: `approve:${one.approval}`,
+            group: "do" as const,
+            icon: "check" as const,
+            title: `Approve ${subjectOf(one)} for ${one.actor}`,
+            run: () => whyNotDecide(one) ?? void decide("approve", one),
+          },
+          {
+            id: `reject:${one.approval}`,
+            group: "do" as const,
+            icon: "close" as const,
+            title: `Reject ${subjectOf(one)} for ${one.actor}…`,
+            run: () => whyNotDecide(one) ?? setRejected(one),
+          },
+          ...copyActions(`Approve ${subjectOf(one)}`, deedOf("approve", one)),
+        ]),
+      ),
+    [known],
+  );
+  return (
+    <section class="panel" aria-label="Approvals" data-state={found ? "shown" : "loading"}>
+      <div class="panel-head wraps">
+        <h2>Approvals</h2>
+        <span class="dim">{found && (waiting.length ? `${waiting.length} wait for you` : "nothing waits")}</span>
+      </div>
+      {approvalsError.value !== null && found === null && (
+        <Problem error={approvalsError.value} again={() => void loadApprovals()} />
+      )}
+      <ul class="cards">
+        {waiting.map((one) => (
+          <Waiting
+            key={one.approval}
+            info={one}
+            isMarked={one.approval === marked}
+            onReject={() => setRejected(one)}
+          />
+        ))}
+      </ul>
+      {found && (found.over ?? []).length > 0 && <Over all={found.over!} />}
+      {rejected && <RejectDialog info={rejected} onClose={() => setRejected(null)} />}
+    </section>
+  );
+}
+
+function Waiting(props: { info: ApprovalInfo; isMarked: boolean; onReject: () => void }): JSX.Element {
+  const { info } = props;
+  const [isBusy, setBusy] = useState(false);
+  const card = useRef<HTMLLIElement>(null);
+  useEffect(() => {
+    if (props.isMarked) card.current?.scrollIntoView({ block: "nearest" });
+  }, [props.isMarked]);
+  const why = whyNotDecide(info);
+  const what = subjectOf(info);
+  const isTools = info.command === "approve_mcp_tools";
+  async function approve(): Promise<void> {
+    setBusy(true);
+    if (!(await decide("approve", info))) setBusy(false);
+  }
+  return (
+    <li class="approval" ref={card} data-approval={info.approval} data-marked={props.isMarked || undefined}>
+      <div class="row">
+        <h3>
+          <b>{info.actor}</b> wants <b class="mono">{what}</b>
+        </h3>
+        <span class="grow" />
+        <Expiry at={info.expires_at} />
+      </div>
+      <p>{info.reason}</p>
+      <dl class="facts">
+        <dt>Role</dt>
+        <dd>
+          {info.role}, through {info.door}
+          {info.session && (
+            <>
+              , <a href={address(["sessions", info.session])}>its session</a>
+            </>
+          )}
+        </dd>
+        <dt>Policy</dt>
+        <dd>
+          {info.policy}; asked {stamp(info.asked_at)}
+        </dd>
+        <dt>The call</dt>
+        <dd class="mono">{`${info.command} ${JSON.stringify(info.arguments)}`}</dd>
+      </dl>
+      <div class="verbs">
+        {isTools && (
+          <a class="button" href={address(["mcp", String(info.arguments.service), "held"])}>
+            See what changed
+          </a>
+        )}
+        <Button
+          kind="plain"
+          icon="more"
+          hasMenu
+          label={`More for ${info.approval}`}
+          onClick={(event) =>
+            openMenu(event.currentTarget as HTMLElement, `More for ${info.approval}`, [
+              {
+                title: "Copy link",
+                icon: "copy",
+                run: () => void copy(linkOf(info)),
+              },
+              ...copyItems(deedOf("approve", info)),
+            ])
+          }
+        />
+        <Button why={why} onClick={props.onReject} label={`Reject ${what}`}>
+          Reject…
+        </Button>
+        <Button kind="primary" why={why} busy={isBusy} onClick={() => void approve()} label={`Approve ${what}`}>
+          Approve
+        </Button>
+      </div>
+    </li>
+  );
+}
+
+function linkOf({ approval }: ApprovalInfo): string {
+  return new URL(address(["sessions"], { approval }), document.baseURI).href;
+}
+
+/** How long it still waits; what nobody decides is refused. */
+function Expiry({ at }: { at: number | null }): JSX.Element {
+  const now = useNow(1000);
+  if (at === null) return <span class="chip">waits until somebody decides</span>;
+  const left = Math.max(0, Math.round(at - now / 1000));
+  return (
+    <span class={`chip ${left < 60 ? "is-warn" : ""}`} title={stamp(at)}>
+      {left > 0 ? `refused in ${duration(left)}` : "time is up"}
+    </span>
+  );
+}
+
+function RejectDialog({ info, onClose }: { info: ApprovalInfo; onClose: () => void }): JSX.Element {
+  const [reason, setReason] = useState("");
+  const field = useId();
+  async function reject(): Promise<void> {
+    onClose();
+    await decide("reject", info, reason.trim());
+  }
+  return (
+    <Dialog title={`Reject ${subjectOf(info)}?`} onClose={onClose}>
+      <p>{info.actor} is told that it was rejected, and why.</p>
+      <label class="field" for={field}>
+        Reason
+        <input
+          id={field}
+          class="input"
+          autocomplete="off"
+          autofocus
+          maxLength={500}
+          placeholder="for example: after the backup"
+          value={reason}
+          onInput={(event) => setReason(event.currentTarget.value)}
+          onKeyDown={(event) => event.key === "Enter" && void reject()}
+        />
+      </label>
+      <div class="dialog-foot">
+        <Button onClick={onClose}>Cancel</Button>
+        <Button kind="danger" onClick={() => void reject()}>
+          Reject
+        </Button>
+      </div>
+    </Dialog>
+  );
+}
+
+function Over({ all }: { all: readonly ApprovalInfo[] }): JSX.Element {
+  return (
+    <details class="panel-body">
+      <summary>Decided: {all.length}</summary>
+      <div class="sideways" tabIndex={0} role="region" aria-label="Decided requests">
+        <table class="plain">
+          <thead>
+            <tr>
+              <th scope="col">Asked</th>
+              <th scope="col">Who</th>
+              <th scope="col">What</th>
+              <th scope="col">Decision</th>
+              <th scope="col">Why</th>
+            </tr>
+          </thead>
+          <tbody>
+            {all.map((one) => (
+              <tr key={one.approval}>
+                <td class="mono">{stamp(one.asked_at)}</td>
+                <td>{one.actor}</td>
+                <td class="mono">{subjectOf(one)}</td>
+                <td class={one.state === "approved" ? "is-ok" : "is-idle"}>
+                  {one.state}
+                  {one.by && ` by ${one.by}`}
+                  {one.outcome && one.outcome !== "done" && <div class="is-bad">{one.outcome}</div>}
+                </td>
+                <td>{one.why}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </details>
+  );
+}
+
+function List({ all, chosen }: { all: readonly SessionInfo[]; chosen: string | undefined }): JSX.Element {
+  return (
+    <section class="panel" aria-label="Sessions">
+      <div class="sideways" tabIndex={0} role="region" aria-label="Sessions as a table">
+        <table class="plain">
+          <thead>
+            <tr>
+              <th scope="col">Client</th>
+              <th scope="col">Opened</th>
+              <th scope="col">By</th>
+              <th scope="col">Ends</th>
+              <th scope="col">Runs for it</th>
+              <th scope="col">
+                <span class="sr">Verbs</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {all.map((one) => (
+              <tr key={one.session} data-session={one.session} aria-current={one.session === chosen || undefined}>
+                <td>
+                  <a class="name" href={address(["sessions", one.session])}>
+                    {one.client}
+                  </a>{" "}
+                  <span class="mono faint">{one.session.slice(8, 16)}</span>
+                </td>
+                <td class="mono">{stamp(one.opened_at)}</td>
+                <td>{one.opened_by}</td>
+                <td>
+                  <End info={one} />
+                </td>
+                <td>{one.owns?.length ? one.owns.join(", ") : <span class="dim">nothing</span>}</td>
+                <td>
+                  <Button
+                    kind="plain"
+                    icon="more"
+                    hasMenu
+                    label={`More for ${one.client} ${one.session.slice(8, 16)}`}
+                    onClick={(event) =>
+                      openMenu(event.currentTarget as HTMLElement, `Session of ${one.client}`, menuOf(one))
+                    }
+                  />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function End({ info }: { info: SessionInfo }): JSX.Element {
+  return info.held ? (
+    <span class="is-ok">connected</span>
+  ) : (
+    <span class="dim">silent, ends within {duration(info.expires_in ?? 0)}</span>
+  );
+}
+
+function menuOf(info: SessionInfo): MenuItem[] {
+  const why = may("administer") ? (isLive.value ? undefined : "the connection is lost") : "it takes an admin";
+  const ends = (Object.keys(FATES) as Fate[]).map((fate) => ({
+    title: ENDS[fate],
+    icon: "close" as const,
+    kind: "danger" as const,
+    why,
+    run: () => void end(info, fate),
+  }));
+  return [
+    ...ends,
+    ...copyItems({
+      cli: ["sessions", "close", info.session],
+      method: "POST",
+      path: "api/sessions/close",
+      fields: { session: info.session },
+    }),
+  ];
+}
+
+async function end({ session, client, owns = [] }: SessionInfo, fate: Fate): Promise<void> {
+  const isHard = fate === "stop" && owns.length > 0;
+  const what = owns.length ? `${FATES[fate]} (${owns.join(", ")})` : "Nothing runs for it.";
+  const isSure = await confirm({
+    title: `End the session of ${client}?`,
+    detail: `Its token is refused from now on. ${what}`,
+    verb: "End it",
+    danger: isHard ? "high" : "some",
+    name: client,
+  });
+  if (!isSure) return;
+  try {
+    await act("close_session", { session, fate });
+    toast("ok", `The session of ${client} is over`);
+  } catch (error) {
+    fail(error);
+  }
+}
+
+/** One session: what runs for it, and what it did. */
+function One({ info }: { info: SessionInfo | undefined }): JSX.Element {
+  if (!info)
+    return (
+      <div class="empty" data-state="missing">
+        <p>This session is over.</p>
+        <Button onClick={() => navigate("sessions")}>All sessions</Button>
+      </div>
+    );
+  return (
+    <section class="panel" aria-label={`Session of ${info.client}`}>
+      <div class="panel-head wraps">
+        <h2>{info.client}</h2>
+        <span class="mono dim">{info.session}</span>
+        <span class="grow" />
+        <Button
+          hasMenu
+          onClick={(event) => openMenu(event.currentTarget as HTMLElement, `Session of ${info.client}`, menuOf(info))}
+        >
+          End…
+        </Button>
+      </div>
+      <div class="panel-body">
+        <dl class="facts">
+          <dt>Role</dt>
+          <dd>{info.role}</dd>
+          <dt>At its end</dt>
+          <dd>{FATES[info.fate]}</dd>
+          <dt>Runs for it</dt>
+          <dd>
+            {info.owns?.length
+              ? info.owns.map((name) => (
+                  <span key={name} class="service-state">
+                    <a href={address(["services", name])}>{name}</a>{" "}
+                    <State state={services.value.get(name)?.status ?? ""} />
+                  </span>
+                ))
+              : "nothing"}
+          </dd>
+        </dl>
+        <h3>Calls</h3>
+        <Calls session={info.session} />
+      </div>
+    </section>
+  );
+}
+
+function Calls({ session }: { session: string }): JSX.Element {
+  const records = useRecords((one) => one.session === session, session, 60);
+  if (!may("administer")) return <p class="dim">The record of calls is for admins.</p>;
+  if (!records?.length) return <p class="dim">Nothing is on record yet; a look at states is not recorded.</p>;
+  return (
+    <div class="sideways" tabIndex={0} role="region" aria-label="Calls">
+      <table class="plain">
+        <tbody>
+          {records.map((one) => (
+            <tr key={one.seq}>
+              <td class="mono faint">{stamp(one.time)}</td>
+              <td class="mono">{one.command}</td>
+              <td class="mono dim cut">{one.arguments ? JSON.stringify(one.arguments) : ""}</td>
+              <td class={toneOf(one)}>
+                {one.decision === "allowed" ? one.outcome : `${one.decision}: ${one.reason}`}
+              </td>
+              <td class="num">{duration(one.seconds)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function toneOf(record: AuditRecord): string {
+  return record.decision === "allowed" && record.outcome === "ok" ? "is-ok" : "is-bad";
+}
