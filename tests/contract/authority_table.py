@@ -27,7 +27,7 @@ OPERATE = frozenset({
     *("start", "stop", "restart", "pause", "resume", "signal", "remove", "prune", "reload"),
     *("send_input", "resize", "approvals", "policies", "approve", "reject", "custom_restart"),
     *("execute_command", "run_workflow", "cancel_workflow", "scale", "rolling_restart"),
-    *("config", "environment"),
+    *("config", "environment", "follow_workflow"),
     *("write_file", "edit_file", "apply_patch", "undo_files", "git_add", "git_commit"),
     *("git_restore", "git_switch", "git_stash", "git_tag", "checkpoint", "restore_checkpoint"),
     *("dismiss_banner", "open_terminal", "call_mcp_tool"),
@@ -63,9 +63,10 @@ CHANGING_VIEWS = frozenset({
     *("set_preferences", "withdraw"),
 })  # fmt: skip
 """What a viewer changes: its own coming and going."""
-READING_MORE = frozenset(
-    {"config", "environment", "approvals", "policies", "list_tokens", "check_access", "audit"}
-)
+READING_MORE = frozenset({
+    *("config", "environment", "follow_workflow", "approvals", "policies", "list_tokens"),
+    *("check_access", "audit"),
+})  # fmt: skip
 """What takes more than a viewer and only reads."""
 IN_LOCKDOWN = frozenset({
     *("stop", "shutdown", "cancel_workflow", "revoke_token", "close_session", "lockdown"),

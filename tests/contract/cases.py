@@ -150,6 +150,7 @@ CASES: dict[str, Case] = {
     "custom_restart": Case({"service": "web", "pre_commands": [GREET]}),
     "execute_command": Case({"custom_command": GREET}),
     "run_workflow": Case({"name": "release"}),
+    "follow_workflow": Case({"workflow": "workflow-none"}, error="not_found"),
     "cancel_workflow": Case({"workflow": "workflow-none"}, error="not_found"),
     "workflows": Case(),
     "alerts": Case(),

@@ -391,3 +391,29 @@ def test_an_unhealthy_service(hold: Hold, action: Any, ending: str) -> None:
     assert recovery["cause"] == "unhealthy"
     if ending != "stopped":
         assert hold.service("web")["pid"] == pid
+
+
+def test_what_is_under_way_can_be_followed_by_others(hold: Hold) -> None:
+    """From its first output on, also when it is over; Ctrl-C of a follower cancels nothing."""
+    gate = hold.project / "gate"
+    os.mkfifo(gate)
+    script(hold, "slow", "#!/bin/sh\necho begun\nread line < gate\necho $line\n")
+    config(hold, {"web": {"command": SLEEP}}, workflows={"long": {"steps": ["./slow"]}})
+    hold.up()
+    asking = Connection(str(hold.runtime / "line.sock"))
+    asking.send("run_workflow", name="long")
+    (work,) = wait_for(lambda: hold.ask("workflows")["under_way"])
+    argv = hold.command("workflow", "--follow", work["id"])
+    with started(argv, cwd=hold.project, env=hold.environ) as leaving:
+        read_until(leaving, b"begun")
+        leaving.send_signal(signal.SIGINT)
+        leaving.wait(30)
+    with started(argv, cwd=hold.project, env=hold.environ) as following:
+        read_until(following, b"begun")
+        gate.write_text("let through\n")
+        read_until(following, b"let through")
+        read_until(following, b"workflow long: done")
+    assert "let through" in hold.cli("workflow", "--follow", work["id"]).stdout
+    assert hold.ask("follow_workflow", workflow=work["id"])["outcome"] == "done"
+    assert "is under way" in hold.cli("workflow", "--follow", "workflow-0", expect=3).stderr
+    asking.close()

@@ -1227,6 +1227,12 @@ export interface Commands {
     permission: "view";
     effect: "reads";
   };
+  follow_workflow: {
+    takes: { workflow: string; follow?: boolean; };
+    answers: WorkflowResult;
+    permission: "operate";
+    effect: "reads";
+  };
   get_approval: {
     takes: { approval: string; };
     answers: ApprovalResult;

@@ -171,8 +171,11 @@ def _words_for_service(call: Call) -> list[str] | None:
     "Do the steps of a workflow, or list them all",
     operands="[run NAME|ls]",
     most=2,
-    options=(Option("--cancel", "end what is under way under this id", "ID"),),
-    commands=("run_workflow", "workflows", *_ALWAYS_ASKED),
+    options=(
+        Option("--cancel", "end what is under way under this id", "ID"),
+        Option("-f --follow", "show what is under way under this id, to its end", "ID"),
+    ),
+    commands=("run_workflow", "workflows", "follow_workflow", *_ALWAYS_ASKED),
     examples=(
         ("holdfast workflow run deploy", "step by step, with what each prints"),
         ("holdfast workflow ls", "those of the configuration, and what is under way"),
@@ -183,6 +186,9 @@ def workflow(call: Call) -> int:
         result = call.ask("cancel_workflow", workflow=call.options["cancel"])
         call.emit(result) if call.is_json else call.say(result["message"])
         return 0
+    if "follow" in call.options:
+        fields = {"workflow": call.options["follow"]}
+        return _report(call, RequestFollower(call, is_ours=False).follow("follow_workflow", fields))
     words = call.operands
     if not words or words == ["ls"]:
         return _list(call)
@@ -196,9 +202,11 @@ def workflow(call: Call) -> int:
 class RequestFollower:
     """Follows one request to its end and shows its steps."""
 
-    def __init__(self, call: Call, *, shows_steps: bool = True) -> None:
+    def __init__(self, call: Call, *, shows_steps: bool = True, is_ours: bool = True) -> None:
         self._call = call
         self._shows_steps = shows_steps
+        self._is_ours = is_ours
+        """Whether Ctrl-C cancels it; else it only ends this process."""
         self._id = ""
         self._is_cancelling = False
 
@@ -217,7 +225,7 @@ class RequestFollower:
 
     def _on_interrupt(self, number: int, frame: object) -> None:
         """The first Ctrl-C cancels the work, the second ends this process."""
-        if self._is_cancelling or not self._id:
+        if self._is_cancelling or not self._id or not self._is_ours:
             raise KeyboardInterrupt
         self._is_cancelling = True
 

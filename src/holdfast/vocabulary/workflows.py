@@ -268,6 +268,26 @@ class CancelWorkflow(Command, frozen=True, kw_only=True):
     workflow: str
 
 
+class FollowWorkflow(Command, frozen=True, kw_only=True):
+    """Wait for the end of a workflow, custom restart or command; that changes nothing of it.
+    `workflow` is its id, as `workflows` tells it. The last few that are over are known, too.
+
+    With `follow`, its steps so far and the last of what they printed, then progress and output,
+    are told as items, the last of them the result.
+    """
+
+    name = "follow_workflow"
+    rest_tag = "custom"
+    permission = Permission.OPERATE
+    effect = Effect.READS
+    answers = WorkflowResult
+    reads_content = True
+    streams = True
+    route = ("GET", "/api/workflows/{workflow}")
+    workflow: str
+    follow: bool = False
+
+
 class Workflows(Command, frozen=True, kw_only=True):
     """List the workflows and commands of the configuration, and what is under way."""
 

@@ -35,6 +35,7 @@ from holdfast.vocabulary.workflows import (
     CustomCommand,
     CustomRestart,
     ExecuteCommand,
+    FollowWorkflow,
     RunWorkflow,
     WorkflowInfo,
     WorkflowResult,
@@ -121,6 +122,16 @@ async def cancel_workflow(context: Context, command: CancelWorkflow) -> Done:
     activity = context.workflows.cancel(command.workflow)
     result = await asyncio.shield(activity.result)
     return Done(message=f"{result.name}: {result.outcome}")
+
+
+@handles(FollowWorkflow)
+def follow_workflow(
+    context: Context, command: FollowWorkflow
+) -> Awaitable[WorkflowResult] | AsyncGenerator[dict[str, Any], None]:
+    activity = context.workflows.find(command.workflow)
+    if not command.follow:
+        return asyncio.shield(activity.result)
+    return _follow(context, activity, context.workflows.follow(activity), is_owned=False)
 
 
 @handles(Workflows)

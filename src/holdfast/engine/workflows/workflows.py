@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -27,6 +27,10 @@ from holdfast.vocabulary.workflows import StepResult, UnderWay, WorkflowResult
 
 MOST_UNDER_WAY = 64
 MOST_FOLLOWER_BYTES = 8 * 1024 * 1024
+MOST_TOLD_BYTES = 64 * 1024
+"""The most output of one activity that is kept for those who follow it later."""
+MOST_OVER = 16
+"""So many activities that are over can still be followed."""
 _log = logger("workflows")
 
 
@@ -82,7 +86,7 @@ class ProgressQueue:
         self._bell = asyncio.Event()
 
     def add(self, item: dict[str, Any]) -> None:
-        size = len(item.get("text") or item.get("data") or "") if item["kind"] == "output" else 0
+        size = _size(item)
         if size and self._bytes + size > MOST_FOLLOWER_BYTES:
             self._lost += size
             return
@@ -116,6 +120,8 @@ class Activity:
         self.current: asyncio.Task[StepResult] | None = None
         self.result: asyncio.Future[WorkflowResult] = loop.create_future()
         self.followers: set[ProgressQueue] = set()
+        self._told: deque[dict[str, Any]] = deque()
+        self._told_bytes = 0
 
     @property
     def step(self) -> WorkflowStep:
@@ -128,12 +134,25 @@ class Activity:
             self.current.cancel()
 
     def tell(self, item: dict[str, Any]) -> None:
+        self._remember(item)
         for follower in self.followers:
             follower.add(item)
 
     def on_output(self, stream: str, data: bytes) -> None:
-        if self.followers:
-            self.tell(output_item(stream, data))
+        self.tell(output_item(stream, data))
+
+    def told(self) -> Iterator[dict[str, Any]]:
+        """Its steps so far, and the last of their output."""
+        return iter(self._told)
+
+    def _remember(self, item: dict[str, Any]) -> None:
+        self._told.append(item)
+        self._told_bytes += _size(item)
+        if self._told_bytes <= MOST_TOLD_BYTES:
+            return
+        oldest = next(one for one in self._told if _size(one))
+        self._told.remove(oldest)
+        self._told_bytes -= _size(oldest)
 
 
 class WorkflowRunner:
@@ -151,6 +170,7 @@ class WorkflowRunner:
         self._clock = clock
         self._loop = loop
         self._activities: dict[str, Activity] = {}
+        self._over: deque[Activity] = deque(maxlen=MOST_OVER)
         self._work: set[asyncio.Task[None]] = set()
 
     def begin(self, procedure: Procedure) -> Activity:
@@ -173,20 +193,34 @@ class WorkflowRunner:
         self._begin(self._do(activity))
         return activity
 
+    def find(self, activity_id: str) -> Activity:
+        """Return what is under way, or was lately, under this id; raises NotFound."""
+        for activity in self._over:
+            if activity.id == activity_id:
+                return activity
+        return self._under_way(activity_id)
+
+    def _under_way(self, activity_id: str) -> Activity:
+        activity = self._activities.get(activity_id)
+        if activity is None:
+            known = ", ".join(self._activities) or "nothing"
+            raise NotFound(f'nothing with the id "{activity_id}" is under way', f"it is: {known}")
+        return activity
+
     def follow(self, activity: Activity) -> ProgressQueue:
-        """Return a follower, which is told everything from now on; the caller closes it."""
+        """Return a follower, which is told the steps so far, and everything from now on; the caller
+        closes it."""
         follower = ProgressQueue()
         activity.followers.add(follower)
         what = [step.what for step in activity.procedure.steps]
         follower.add({"kind": "started", "id": activity.id, "name": activity.procedure.name})
         follower.add({"kind": "steps", "steps": what})
+        for item in activity.told():
+            follower.add(item)
         return follower
 
     def cancel(self, activity_id: str) -> Activity:
-        activity = self._activities.get(activity_id)
-        if activity is None:
-            known = ", ".join(self._activities) or "nothing"
-            raise NotFound(f'nothing with the id "{activity_id}" is under way', f"it is: {known}")
+        activity = self._under_way(activity_id)
         activity.cancel()
         return activity
 
@@ -326,6 +360,7 @@ class WorkflowRunner:
             reason=_reason(failed, is_single=procedure.is_single),
         )
         del self._activities[activity.id]
+        self._over.append(activity)
         told: dict[str, Any] = {"outcome": outcome, "reason": result.reason, "seconds": seconds}
         if procedure.is_single:
             told = {**_ending(results[0]), **told, "what": results[0].what}
@@ -372,6 +407,11 @@ async def _of(
 ) -> StepResult:
     doing: Coroutine[Any, Any, StepResult] = step.do(seconds, on_output)
     return await doing
+
+
+def _size(item: dict[str, Any]) -> int:
+    """Return the length of the output in an item."""
+    return len(item.get("text") or item.get("data") or "") if item["kind"] == "output" else 0
 
 
 def _finished(is_single: bool) -> EventKind:
