@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +64,8 @@ def gate_pid(hold: BrowsedHold) -> int:
 
 
 def test_the_first_service_turns_green(context: BrowserContext) -> None:
-    """An empty project says what to do; a service that is declared then appears and runs."""
+    """An empty project says what to do; a service that is declared then appears and runs; when
+    everything is stopped, the page says so instead of a lost connection."""
     with BrowsedHold({}) as hold:
         visitor = Visitor(context, hold)
         page = visitor.log_in()
@@ -72,6 +75,9 @@ def test_the_first_service_turns_green(context: BrowserContext) -> None:
         page.wait_for_selector("[aria-label='web: running']")
         page.goto(visitor.url("services"))
         page.wait_for_selector("tr[data-key=web] [data-state=running]")
+        visitor.allow(r"WebSocket connection|ERR_|failed: ")
+        hold.cli("down")
+        page.wait_for_selector(".banner:has-text('Holdfast was stopped')")
         visitor.check()
 
 
@@ -126,6 +132,26 @@ def test_filter_group_and_bulk(visit: Visit, hold: BrowsedHold) -> None:
     region = page.get_by_role("region", name="Selected services")
     region.get_by_role("button", name="Restart", exact=True).click()
     page.get_by_role("dialog").get_by_role("button", name="Restart 2 services").click()
+    page.wait_for_selector(".toast:has-text('2 services restarted')")
+    assert all(runs_of(hold, name) > number for name, number in before.items())
+
+
+def test_a_key_is_about_everything_that_is_selected(visit: Visit, hold: BrowsedHold) -> None:
+    """However quickly it follows the choice of the second service, by keys or by mouse."""
+    page = visit("services?q=tag:shop")
+    page.locator("tr[data-key=api]").focus()
+    for key in ("x", "ArrowDown", "x", "r"):
+        page.keyboard.press(key)
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Restart 2 services").wait_for()
+    dialog.get_by_role("button", name="Cancel").click()
+    page.keyboard.press("Escape")
+    page.wait_for_selector("text=2 selected", state="detached")
+    page.get_by_label("Select api").check()
+    page.get_by_label("Select web").check()
+    before = {name: runs_of(hold, name) for name in ("api", "web")}
+    page.keyboard.press("r")
+    dialog.get_by_role("button", name="Restart 2 services").click()
     page.wait_for_selector(".toast:has-text('2 services restarted')")
     assert all(runs_of(hold, name) > number for name, number in before.items())
 
@@ -238,19 +264,65 @@ def test_copies_have_no_token(visit: Visit, context: BrowserContext) -> None:
         assert "holdfast_" not in copied
 
 
+REMEMBER_BANNERS = """() => {
+    const key = "banners-seen";
+    const note = () => {
+        const known = new Set(JSON.parse(sessionStorage.getItem(key) ?? "[]"));
+        for (const one of document.querySelectorAll(".banner b")) known.add(one.textContent);
+        sessionStorage.setItem(key, JSON.stringify([...known]));
+    };
+    new MutationObserver(note).observe(document.body, {childList: true, subtree: true});
+    note();
+}"""
+BANNERS_SEEN = "JSON.parse(sessionStorage.getItem('banners-seen'))"
+
+
 def test_the_mode_switch_reloads_the_page(visit: Visit, hold: BrowsedHold) -> None:
-    """The banner says so, the page comes back in the new mode at the same address."""
-    page = visit("services?view=tiles")
+    """Proxy mode says what advanced mode adds; the banner tells of the switch, the page comes back
+    in the new mode at the same address, and nobody calls it a lost connection."""
+    page = visit("security")
+    page.wait_for_selector("text=Mode advanced adds to it")
+    assert accessibility_faults(page) == []
+    page.evaluate(REMEMBER_BANNERS)
+    page.get_by_role("button", name="Switch to advanced…").first.click()
+    with page.expect_event("load"):
+        page.get_by_role("dialog").get_by_role("button", name="Switch to advanced").click()
+    page.get_by_role("tab", name="Policies").wait_for()
+    page.wait_for_selector(".banner:has-text('The mode is advanced')")
+    seen = page.evaluate(BANNERS_SEEN)
+    assert "Mode switching…" in seen
+    assert "Connection lost" not in seen
+    page.goto(page.url.replace("security", "services?view=tiles"))
     page.wait_for_selector("[aria-label='web: running']")
-    now = hold.ask("get_mode")["runtime_mode"]
-    other = "proxy" if now == "advanced" else "advanced"
     with page.expect_event("load"):
-        hold.ask("set_mode", mode=other)
-    page.wait_for_selector(f".banner:has-text('The mode is {other}')")
+        hold.ask("set_mode", mode="proxy")
+    page.wait_for_selector(".banner:has-text('The mode is proxy')")
     assert page.url.endswith("services?view=tiles")
-    with page.expect_event("load"):
-        hold.ask("set_mode", mode=now)
-    page.wait_for_selector(f".banner:has-text('The mode is {now}')")
+
+
+def test_a_lost_connection_is_no_planned_restart(
+    visit: Visit, visitor: Visitor, hold: BrowsedHold
+) -> None:
+    """Nobody answers and nothing was announced: the page says so with the age of what it shows,
+    offers no verb, and comes back by itself."""
+    visitor.allow(r"WebSocket connection|ERR_|failed: ")
+    page = visit("services/web")
+    page.wait_for_selector("[data-role=state] [data-state=running]")
+    supervisor, gate = hold.supervisor_pid, gate_pid(hold)
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        kill_9(gate)
+        banner = page.locator(".banner", has_text="Connection lost")
+        banner.wait_for()
+        assert re.search(r"What you see is \d+s? .*old", str(banner.text_content()))
+        button = page.get_by_role("button", name="Restart", exact=True)
+        assert button.get_attribute("title") == "the connection is lost"
+        assert accessibility_faults(page) == []
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    page.wait_for_selector("[data-link=live]")
+    banner.wait_for(state="detached")
+    assert button.get_attribute("aria-disabled") is None
 
 
 def test_nothing_is_done_twice_when_everything_dies(

@@ -1,4 +1,5 @@
 // What exists, and how is it? A table, tiles or the graph, with one filter and one menu.
+import { type Signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { ServiceStatus } from "../api.gen.ts";
@@ -36,7 +37,7 @@ const folded = new Set<string>();
 export default function Services({ query }: PageProps): JSX.Element {
   useEffect(() => watchUsage(), []);
   useEffect(() => followGraph(), []);
-  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const selection: Selection = useSignal<ReadonlySet<string>>(new Set());
   const view = (query.get("view") ?? firstView.value) as View;
   const text = query.get("q") ?? "";
   const field = useRef<HTMLInputElement>(null);
@@ -46,7 +47,7 @@ export default function Services({ query }: PageProps): JSX.Element {
     const fits = parse(text);
     return [...all].filter(([name, status]) => fits(factsOf(name, status, needs[name])));
   }, [all, text, needs]);
-  const chosen = [...selected].filter((name) => all.has(name));
+  const chosen = chosenOf(selection.value);
   const hasEdges = Object.values(needs).some((one) => (one.needs?.length ?? 0) > 0);
 
   useEffect(
@@ -63,15 +64,6 @@ export default function Services({ query }: PageProps): JSX.Element {
       ]),
     [],
   );
-
-  function toggle(names: readonly string[], is: boolean): void {
-    const next = new Set(selected);
-    for (const name of names) {
-      if (is) next.add(name);
-      else next.delete(name);
-    }
-    setSelected(next);
-  }
 
   const empty = (
     <div class="empty">
@@ -138,10 +130,8 @@ export default function Services({ query }: PageProps): JSX.Element {
           </Button>
         )}
       </div>
-      {chosen.length > 0 && <Bulk names={chosen} onClear={() => setSelected(new Set())} />}
-      {view === "table" && (
-        <ServiceTable shown={shown} query={query} selected={selected} toggle={toggle} empty={empty} />
-      )}
+      {chosen.length > 0 && <Bulk names={chosen} selection={selection} />}
+      {view === "table" && <ServiceTable shown={shown} query={query} selection={selection} empty={empty} />}
       {view === "tiles" && (
         <div class="panel fill">
           <div class="panel-body" style={{ overflow: "auto" }}>
@@ -152,6 +142,31 @@ export default function Services({ query }: PageProps): JSX.Element {
       {view === "graph" && <GraphView shown={shown.map(([name]) => name)} isFiltered={text !== ""} />}
     </div>
   );
+}
+
+/** What is selected. A key acts on what it is at that moment, not on what was drawn last. */
+type Selection = Signal<ReadonlySet<string>>;
+
+function select(selection: Selection, names: readonly string[], is: boolean): void {
+  const next = new Set(selection.peek());
+  for (const name of names) {
+    if (is) next.add(name);
+    else next.delete(name);
+  }
+  selection.value = next;
+}
+
+function chosenOf(selected: ReadonlySet<string>): string[] {
+  return [...selected].filter((name) => services.peek().has(name));
+}
+
+/** Stop what runs; if nothing does, start. */
+function startOrStop(names: readonly string[]): void {
+  const isUp = names.some((name) => {
+    const status = services.peek().get(name);
+    return status?.status === "backoff" || (status?.desired !== "stopped" && status?.pid !== null);
+  });
+  void perform(isUp ? "stop" : "start", names);
 }
 
 async function reload(): Promise<void> {
@@ -206,16 +221,26 @@ function GroupBy({ query }: { query: URLSearchParams }): JSX.Element {
   );
 }
 
-function Bulk({ names, onClear }: { names: string[]; onClear: () => void }): JSX.Element {
-  useEffect(
-    () =>
-      offer([{ id: "unselect", group: "do", title: "Clear the selection", keys: "Escape", run: onClear }]),
-    [names.length],
-  );
+function Bulk({ names, selection }: { names: string[]; selection: Selection }): JSX.Element {
+  const onClear = () => (selection.value = new Set());
+  useEffect(() => {
+    const now = () => chosenOf(selection.peek());
+    return offer([
+      { id: "unselect", group: "do", title: "Clear the selection", keys: "Escape", run: onClear },
+      {
+        id: "restart",
+        group: "do",
+        title: "Restart what is selected",
+        keys: "r",
+        run: () => void perform("restart", now()),
+      },
+      { id: "stop", group: "do", title: "Stop or start what is selected", keys: "s", run: () => startOrStop(now()) },
+    ]);
+  }, []);
   return (
     <div class="card bulk" role="region" aria-label="Selected services">
       <b>{count(names.length)} selected</b>
-      <Button why={whyNot()} onClick={() => void perform("restart", names)}>
+      <Button keys="R" why={whyNot()} onClick={() => void perform("restart", names)}>
         Restart
       </Button>
       <Button why={whyNot()} onClick={() => void perform("rolling", names)}>
@@ -245,11 +270,11 @@ function Bulk({ names, onClear }: { names: string[]; onClear: () => void }): JSX
 function ServiceTable(props: {
   shown: readonly (readonly [string, ServiceStatus])[];
   query: URLSearchParams;
-  selected: ReadonlySet<string>;
-  toggle: (names: readonly string[], is: boolean) => void;
+  selection: Selection;
   empty: JSX.Element;
 }): JSX.Element {
-  const { shown, query, selected, toggle } = props;
+  const { shown, query, selection } = props;
+  const selected = selection.value;
   const [, redraw] = useState(0);
   const group = (query.get("group") ?? "none") as Group;
   const [sort, direction] = (query.get("sort") ?? "name").split("-") as [SortKey, string | undefined];
@@ -281,7 +306,7 @@ function ServiceTable(props: {
             type="checkbox"
             aria-label="Select all"
             checked={isAll}
-            onChange={(event) => toggle(names, event.currentTarget.checked)}
+            onChange={(event) => select(selection, names, event.currentTarget.checked)}
           />
         </label>
       ),
@@ -292,7 +317,7 @@ function ServiceTable(props: {
               type="checkbox"
               aria-label={`Select ${row.name}`}
               checked={selected.has(row.name)}
-              onChange={(event) => toggle([row.name], event.currentTarget.checked)}
+              onChange={(event) => select(selection, [row.name], event.currentTarget.checked)}
             />
           </label>
         ),
@@ -419,29 +444,25 @@ function ServiceTable(props: {
           openMenu(
             at,
             row.name,
-            menuOf(selected.has(row.name) && selected.size > 1 ? [...selected] : [row.name]),
+            menuOf(selected.has(row.name) ? chosenOf(selection.peek()) : [row.name]),
           )
         }
-        onKey={(row, event) => "name" in row && onRowKey(row, event, toggle, selected)}
+        onKey={(row, event) => "name" in row && onRowKey(row.name, event, selection)}
         empty={isLoaded.value && props.empty}
       />
     </div>
   );
 }
 
-function onRowKey(
-  row: { name: string; status: ServiceStatus },
-  event: KeyboardEvent,
-  toggle: (names: readonly string[], is: boolean) => void,
-  selected: ReadonlySet<string>,
-): boolean {
+/** Verbs are about what is selected, and about this row if nothing is. */
+function onRowKey(name: string, event: KeyboardEvent, selection: Selection): boolean {
   if (event.ctrlKey || event.metaKey || event.altKey) return false;
-  const { name, status } = row;
-  const isStopped = status.desired === "stopped" || status.pid === null;
+  const chosen = chosenOf(selection.peek());
+  const names = chosen.length ? chosen : [name];
   const deeds: Record<string, () => void> = {
-    x: () => toggle([name], !selected.has(name)),
-    r: () => void perform("restart", [name]),
-    s: () => void perform(isStopped && status.status !== "backoff" ? "start" : "stop", [name]),
+    x: () => select(selection, [name], !selection.peek().has(name)),
+    r: () => void perform("restart", names),
+    s: () => startOrStop(names),
     l: () => navigate(address(["services", name, "logs"])),
     t: () => void openTerminal(name),
     m: () => openMenu(event.currentTarget as HTMLElement, name, menuOf([name])),

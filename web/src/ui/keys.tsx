@@ -13,10 +13,9 @@ export const areKeysShown = signal(false);
 function belongsElsewhere(event: KeyboardEvent): boolean {
   const target = event.target as Element;
   if (event.key === "Enter" || event.key === " ")
-    if (target.closest("button, a, summary, [role=tab], tr[tabindex]")) return true;
-  return (
-    target.closest("input, textarea, select, [contenteditable], .xterm, dialog, [role=menu]") !== null
-  );
+    if (target.closest("button, a, summary, input, [role=tab], tr[tabindex]")) return true;
+  const fields = "input:not([type=checkbox]), textarea, select, [contenteditable]";
+  return target.closest(`${fields}, .xterm, dialog, [role=menu]`) !== null;
 }
 
 export function startKeys(): void {

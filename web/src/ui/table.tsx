@@ -1,6 +1,6 @@
 // A table of any length: a real table for screen readers, of which only the visible rows exist.
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 export interface Column<Row> {
   key: string;
@@ -71,7 +71,8 @@ export function VirtualTable<Row>(props: TableProps<Row>): JSX.Element {
   const last = Math.min(rows.length, Math.ceil((view.top + view.height) / height) + SPARE);
   const focusable = focused !== null && rows.some((row) => keyOf(row) === focused) ? focused : null;
 
-  useEffect(() => {
+  // At once: the next key is for the row that this one moved to.
+  useLayoutEffect(() => {
     if (!wantsFocus.current || focused === null) return;
     const row = box.current?.querySelector<HTMLElement>(`tr[data-key="${CSS.escape(focused)}"]`);
     if (row) {
