@@ -42,6 +42,7 @@ PLACES = {
     "access": "access",
     "connect": "connect",
     "security": "security",
+    "policies": "security/policies",
     "settings": "settings",
 }
 """Each picture, and the address that it shows. A page that does not exist has no picture."""
@@ -102,7 +103,13 @@ def services() -> dict[str, Any]:
         },
         "email": {"command": [*work, "0.05"], "depends_on": ["redis"], "tags": ["jobs"]},
         "images": {"command": [*work, "0.2"], "tags": ["jobs"], "instances": 3},
-        "report": {"command": "echo done", "tags": ["jobs"], "schedule": {"cron": "0 3 * * *"}},
+        "report": {
+            "command": "echo done",
+            "tags": ["jobs"],
+            "schedule": {"cron": "0 3 * * *"},
+            "autostart": True,
+        },
+        "sweep": {"command": "true", "schedule": {"every": "20s"}, "autostart": True},
         "console": {"command": "sh", "terminal": True, "tags": ["dev"]},
     }
     return {name: {**quick, **fields} for name, fields in found.items()}
@@ -126,13 +133,27 @@ class Demo:
             "HOLDFAST_TCP": "off",
         }
         (self.project / "work.py").write_text(WORK)
-        release = {"steps": [{"restart": "images"}], "description": "restart the workers"}
+        release = {
+            "description": "Build, then restart the workers",
+            "steps": ["echo building", {"restart": "images"}, {"wait": {"service": "images@1"}}],
+        }
+        migrate = {"description": "Change the tables", "steps": ["false", {"restart": "payments"}]}
+        data = {
+            "name": "data",
+            "effect": "confirm",
+            "commands": ["restart", "stop"],
+            "services": ["postgres"],
+            "reason": "the data is the whole team's",
+        }
+        night = {"name": "night", "effect": "deny", "roles": ["agent"], "times": "22:00-06:00"}
         config = {
             "http_port": 0,
             "monitoring_interval": "1s",
             "services": services(),
             "commands": {"allow_terminals": True},
-            "workflows": {"release": release},
+            "workflows": {"release": release, "migrate": migrate},
+            "runtime_mode": "advanced",
+            "policies": [data, night],
         }
         (self.project / "holdfast.json").write_text(json.dumps(config, indent=1))
 
@@ -145,7 +166,7 @@ class Demo:
             text=True,
             check=False,
         )
-        if done.returncode and words[0] not in ("start", "down"):
+        if done.returncode and words[0] not in ("start", "down", "workflow"):
             raise SystemExit(f"holdfast {' '.join(words)}: {done.stderr}")
         return done.stdout
 
@@ -184,8 +205,10 @@ def main(names: list[str]) -> None:
     demo = Demo()
     try:
         demo.holdfast("up", "-d")
-        started = [name for name in services() if name != "report"]
+        started = [name for name, one in services().items() if "schedule" not in one]
         demo.holdfast("start", "--no-wait", *started)
+        demo.holdfast("workflow", "run", "migrate")
+        demo.holdfast("workflow", "run", "release")
         time.sleep(WARM_SECONDS)
         with sync_playwright() as playwright:
             flags = [*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]

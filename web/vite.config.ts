@@ -23,6 +23,11 @@ function digest(): string {
   return sum.digest("hex");
 }
 
+const SELDOM = /src\/pages\/(access|audit|connect|mcp|schedules|security|sessions|settings|workflows)/;
+
+const SHARED =
+  /src\/(core\/(hue|layout|query|sentences|spelling|strips|words)|state\/(graph|past|usage|verbs)|ui\/(copyas|diagnosis|table|tabs)|views\/(graph|runs|spark|strip|tiles))\.tsx?$/;
+
 const facts = {
   name: "holdfast-facts",
   apply: "build" as const,
@@ -43,6 +48,18 @@ export default {
     license: { fileName: "licenses.md" },
     chunkSizeWarningLimit: 600,
     assetsInlineLimit: 0,
+    rolldownOptions: {
+      // Together they weigh less: what pages share, and small pages that are opened now and then.
+      output: {
+        codeSplitting: {
+          includeDependenciesRecursively: false,
+          groups: [
+            { name: "common", test: SHARED },
+            { name: "more", test: SELDOM },
+          ],
+        },
+      },
+    },
   },
   server: {
     proxy: {

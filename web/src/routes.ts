@@ -59,11 +59,35 @@ const table = {
     load: () => import("./pages/sessions.tsx"),
     nav: { icon: "sessions", group: "Automation", key: "a" },
   },
+  workflows: {
+    path: "workflows/{part?}/{id?}",
+    title: "Workflows",
+    load: () => import("./pages/workflows.tsx"),
+    nav: { icon: "workflows", group: "Automation", key: "w" },
+  },
+  schedules: {
+    path: "schedules",
+    title: "Schedules",
+    load: () => import("./pages/schedules.tsx"),
+    nav: { icon: "schedules", group: "Automation", key: "d" },
+  },
+  audit: {
+    path: "audit",
+    title: "Audit",
+    load: () => import("./pages/audit.tsx"),
+    nav: { icon: "audit", group: "Governance", key: "u" },
+  },
   access: {
     path: "access",
     title: "Access",
     load: () => import("./pages/access.tsx"),
     nav: { icon: "access", group: "Governance", key: "e" },
+  },
+  security: {
+    path: "security/{tab?}",
+    title: "Security",
+    load: () => import("./pages/security.tsx"),
+    nav: { icon: "security", group: "Governance", key: "y" },
   },
   settings: {
     path: "settings",

@@ -282,6 +282,12 @@ export function menuOf(names: readonly string[]): MenuItem[] {
     });
   if (one && name) {
     items.push(
+      {
+        title: "Custom restart…",
+        icon: "restart",
+        why: whyNot(),
+        run: () => navigate(address(["workflows", "custom-restart", name])),
+      },
       "line",
       { title: "Logs", icon: "logs", keys: "l", run: () => navigate(address(["services", name, "logs"])) },
       { title: "Metrics", icon: "metrics", run: () => navigate(address(["services", name, "metrics"])) },

@@ -104,6 +104,8 @@ const LOOKS: Record<string, StateLook> = {
   stopped: { tone: "idle", shape: ring },
   exited: { tone: "idle", shape: tick },
   paused: { tone: "warn", shape: bars },
+  done: { tone: "ok", shape: tick },
+  timeout: { tone: "bad", shape: cross },
 };
 const OTHER: StateLook = { tone: "idle", shape: ring };
 
