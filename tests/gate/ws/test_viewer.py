@@ -328,7 +328,13 @@ def test_one_keyboard(hold: Hold, up: Callable[..., Gate]) -> None:
             assert b"43 132" in seen
             assert b"said no" not in seen
         await one.socket.close()
-        freed = await two.event("terminal:keyboard")
+        freed = await two.frame(
+            lambda it: (
+                isinstance(it, dict)
+                and it["event"] == "terminal:keyboard"
+                and it["data"]["sessionId"] == second["sessionId"]
+            )
+        )
         assert freed["data"] == {**second, "mine": False, "held": False}
         # Who types when it is free has it.
         created = await two.watch("sh", tail=0, binary=True)

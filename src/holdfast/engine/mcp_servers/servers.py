@@ -520,7 +520,8 @@ class McpServers(RunObserver):
                 return TimedOut(message, "it only reads; try again", facts)
             hint = "look how things are now, then call it again if it is still needed"
             return OutcomeUnknown(f"{message}; whether it was done is unknown", hint, facts)
-        if spec.transport == "remote" or self._is_live(call.sent.run_id):
+        has_ended = spec.transport != "remote" and await self._await_end(service, call.sent.run_id)
+        if spec.transport == "remote" or (not has_ended and self._is_live(call.sent.run_id)):
             why = f" ({report.reason})" if report.reason else ""
             return OutcomeUnknown(
                 f"the connection to {service} was lost during the call{why}; whether it was done "
@@ -538,10 +539,21 @@ class McpServers(RunObserver):
 
     async def _how_it_ended(self, service: str, run_id: str) -> str:
         """Return how a run ended, in words; it may not be reaped yet."""
+        await self._await_end(service, run_id)
+        runner = self._roster.runners.get(service)
+        if runner is None:
+            return "it is not there any more"
+        last = runner.last_exit
+        if last.signal is not None:
+            return last.signal
+        return f"exit {last.code}" if last.code is not None else "how is unknown"
+
+    async def _await_end(self, service: str, run_id: str) -> bool:
+        """Wait a moment for the end of a run: its connection is lost before it is reaped. Return
+        whether it has ended."""
         clock = self._environment.clock
         deadline = clock.monotonic() + EXIT_SECONDS
-        runner = self._roster.runners.get(service)
-        while runner is not None and clock.monotonic() < deadline:
+        while (runner := self._roster.runners.get(service)) is not None:
             run = runner.run
             if run is None or run.run_id != run_id or run.main_gone:
                 break
@@ -550,13 +562,8 @@ class McpServers(RunObserver):
                     self._next_change(runner), max(0.0, deadline - clock.monotonic())
                 )
             except TimeoutError:
-                break
-        if runner is None:
-            return "it is not there any more"
-        last = runner.last_exit
-        if last.signal is not None:
-            return last.signal
-        return f"exit {last.code}" if last.code is not None else "how is unknown"
+                return False
+        return True
 
     def _service_for(self, spec: McpServerSpec, owner: Owner | None) -> str:
         """Return the service that is asked: the shared one, or the one of this session."""
@@ -646,8 +653,7 @@ class McpServers(RunObserver):
         if not runner.declaration.spec.enabled:
             raise Failed(f"{runner.name} is off (`enabled: false`)", "change the configuration")
         if runner.state is State.FAILED:
-            age = self._environment.clock.time() - runner.since
-            if age < FAILED_SECONDS:
+            if runner.seconds_in_state < FAILED_SECONDS:
                 raise Failed(
                     f"{runner.name} has failed: {runner.reason or 'the reason is unknown'}",
                     f"nothing was sent; `holdfast explain {runner.name}` tells more, "

@@ -38,6 +38,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     state: State = State.PENDING
     since: float
+    since_mono: float
+    """The same in monotonic time, which counts for this supervisor."""
     desired: Desired = Desired.STOPPED
     stopped_by_hand: bool = False
     """Somebody stopped it by hand, and nobody has wanted it since."""
@@ -120,6 +122,7 @@ if TYPE_CHECKING:
         overrides: Overrides | None
         state: State
         since: float
+        since_mono: float
         desired: Desired
         stopped_by_hand: bool
         awaits_schedule: bool

@@ -99,7 +99,10 @@ class Runner:
         self._waiters = Waiters(new_future)
         self._on_failed = on_failed
         self.facts = Facts(
-            declaration=declaration, since=environment.clock.time(), ports=self._memory.ports()
+            declaration=declaration,
+            since=environment.clock.time(),
+            since_mono=environment.clock.monotonic(),
+            ports=self._memory.ports(),
         )
         self.cached_status: views.CachedStatus | None = None
         """Kept for `views`."""
@@ -929,7 +932,7 @@ class Runner:
         if slot is not None and live is not None:
             if restored.step in (Continuation.WATCH_RUN, Continuation.AWAIT_END):
                 if is_changed:
-                    self._change(since=self._environment.clock.time())
+                    self._change(since=self._environment.clock.time(), since_mono=now)
                 slot.has_stayed = restored.has_stayed
                 self._watch_run(slot, live)
             else:
@@ -1172,7 +1175,10 @@ class Runner:
         after = next_state(before, cause)
         if after is None:
             return False
-        self._change(state=after, since=self._environment.clock.time(), next_start_at=None)
+        clock = self._environment.clock
+        self._change(
+            state=after, since=clock.time(), since_mono=clock.monotonic(), next_start_at=None
+        )
         data = {"from": before.value, "to": after.value, "cause": cause.value}
         if after is State.FAILED and self.reason:
             data["reason"] = self.reason
@@ -1284,6 +1290,11 @@ class Runner:
     @property
     def since(self) -> float:
         return self.facts.since
+
+    @property
+    def seconds_in_state(self) -> float:
+        """How long its state has been what it is, as far as this supervisor has seen."""
+        return self._environment.clock.monotonic() - self.facts.since_mono
 
     @property
     def number(self) -> int:

@@ -44,8 +44,9 @@ REQUESTS: dict[str, dict[str, Any]] = {
 _WORDS: dict[str, Any] = {
     "action": "restart", "actor": "token ci", "advanced_services": "policies",
     "approval": "approval-7", "approvers": "admin", "attempt": 1, "author": "ci",
-    "branch": "main", "by": "token ci", "cause": "start_failure", "change": "change-3",
-    "check": "http", "client": "claude-code", "cols": 120, "command": "python -m web",
+    "banner": "mode", "branch": "main", "by": "token ci", "cause": "start_failure",
+    "change": "change-3", "check": "http", "client": "claude-code", "cols": 120,
+    "command": "python -m web",
     "commit": "4f1c2e9", "condition": "ready", "config": "/srv/shop/holdfast.yaml",
     "content": "hello\n", "cpu_percent": 2.1, "created_at": 1767225600.0, "cursor": "P1f4",
     "data": "aGVsbG8K", "description": "Clean build artifacts", "desired": "running",
@@ -69,8 +70,8 @@ _WORDS: dict[str, Any] = {
     "status": "running", "steps": "make clean", "stream": "out", "subject": "Listen on 8081",
     "summary": "web runs", "tag": "v1.0", "tags": "backend", "text": "listening on 8080",
     "time": 1767225600.25, "timeout": 30.0, "title": "Restart web", "to": "main", "token": "ci",
-    "token_name": "ci", "type": "http", "undone": "change-3", "uptime": 3500.0,
-    "version": "0.1.0", "what": "make clean", "workflow": "release",
+    "tool": "files__read_file", "token_name": "ci", "type": "http", "undone": "change-3",
+    "uptime": 3500.0, "version": "0.1.0", "what": "make clean", "workflow": "release",
 }  # fmt: skip
 _SHOWN = frozenset(
     {"pid", "started_at", "cpu_percent", "memory_mb", "run_id", "reason", "exit_code", "startTime"}
