@@ -27,7 +27,7 @@ environment=STAGE="live"
 [inet_http_server]
 port=127.0.0.1:9001
 [program:web]
-command=/usr/bin/gunicorn -b 127.0.0.1:80%(process_num)02d app:app
+command=/usr/bin/gunicorn -b %(ENV_HOME)s:80%(process_num)02d app:$app
 process_name=%(program_name)s_%(process_num)02d
 numprocs=3
 directory=/tmp
@@ -173,7 +173,7 @@ def test_supervisord(take: Import) -> None:
     """Programs with all their keys, groups, expansions; listeners and ports of its own are told."""
     found = take("supervisord.conf", SUPERVISORD)
     web = keys_of(found, "web")
-    assert web["command"] == "/usr/bin/gunicorn -b 127.0.0.1:80{{ index - 1 }} app:app"
+    assert web["command"] == "/usr/bin/gunicorn -b ${HOME}:80{{ index - 1 }} app:$app"
     assert (web["instances"], web["autostart"], web["restart_policy"]) == (3, False, "on_failure")
     assert (web["start_seconds"], web["start_retries"]) == ("5s", 4)
     assert web["success_exit_codes"] == [0, 2]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from holdfast.cli.call import Call
     from holdfast.system.places import Places
+    from holdfast.vocabulary.specs.settings import Configuration
 
 CONFIG_VARIABLES = ("HOLDFAST_CONFIG", "MAGICTUNNEL_CONFIG")
 ADMIN_TOKEN, SESSIONS = "admin.token", "sessions.json"
@@ -144,6 +145,26 @@ def config(call: Call) -> int:
     for text, origin in rows:
         call.say(f"{text:<{width}}  {call.paint('# ' + origin, 'dim')}" if origin else text)
     return 0
+
+
+def declared_here(call: Call) -> tuple[Configuration, dict[tuple[str, ...], int]]:
+    """The configuration of this environment, and the line of each value in its own file; asks no
+    supervisor."""
+    require_configuration(call, only_declared=True)
+    sys.path[:] = import_path()
+    from holdfast.adapters.config import resolve_project
+
+    places = call.places
+    project, values = resolve_project(
+        places.config, call.environ, given_settings(call), cwd=places.project, is_owner=True
+    )
+    lines: dict[tuple[str, ...], int] = {}
+    for value in values:
+        if value.line is not None and value.file in (None, project.path):
+            path = tuple(map(str, value.path))
+            for length in range(3, len(path) + 1):
+                lines.setdefault(path[:length], value.line)
+    return project, lines
 
 
 def _resolved_here(call: Call, *, with_defaults: bool) -> dict[str, Any]:

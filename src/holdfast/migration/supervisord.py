@@ -12,7 +12,6 @@ from holdfast.migration.findings import (
     Rows,
     advice,
     carry,
-    command_keys,
     escaped,
     whole_seconds,
 )
@@ -123,9 +122,8 @@ def _program(
         if key == "priority":
             rank = int(value) if value.isdigit() else 999
         elif key == "command":
-            keys.update(command_keys(text(entry)))
             # supervisord starts no shell: signs of one are plain text there.
-            keys.pop("shell", None)
+            keys["command"] = text(entry)
         elif key in ("numprocs", "numprocs_start"):
             keys |= {"instances": count} if count > 1 else {}
         elif key == "directory":

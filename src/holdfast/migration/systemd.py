@@ -248,7 +248,7 @@ def _assignments(value: str) -> dict[str, str]:
     except ValueError:
         words = value.split()
     pairs = (word.partition("=") for word in words)
-    return {name: escaped(text) for name, sign, text in pairs if sign}
+    return {name: escaped(text.replace("%%", "%")) for name, sign, text in pairs if sign}
 
 
 def _period(value: str) -> str:

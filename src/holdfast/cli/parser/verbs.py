@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 CONTENTS: dict[str, dict[str, str]] = {
     "Project": {
-        "init": "init", "import": "migration", "check": "configuration",
+        "init": "init", "import": "migration", "export": "migration",
+        "check": "configuration",
         "config": "configuration", "up": "up", "plan": "configuration",
         "reload": "configuration", "run": "run", "down": "down",
     },
