@@ -94,12 +94,13 @@ def build_twice(version: str) -> list[Path]:
     """Build in two folders of different names and times; return the files of the first."""
     epoch = git("log", "-1", "--format=%ct") or "0"
     results: list[dict[str, bytes]] = []
-    for place in ("first", "the second one"):
-        with tempfile.TemporaryDirectory(prefix="holdfast-release-") as folder:
-            source = Path(folder) / place
-            copy_source(source)
-            set_version(source, version)
-            out = Path(folder) / "out"
+    with tempfile.TemporaryDirectory(prefix="holdfast-release-") as folder:
+        sources = [Path(folder) / "first", Path(folder) / "the second one"]
+        copy_source(sources[0])
+        set_version(sources[0], version)
+        shutil.copytree(sources[0], sources[1], copy_function=shutil.copy)
+        for source in sources:
+            out = source.with_suffix(".out")
             environ = {**os.environ, "SOURCE_DATE_EPOCH": epoch}
             run([sys.executable, "-m", "hatchling", "build", "-d", str(out)], source, environ)
             results.append({path.name: path.read_bytes() for path in sorted(out.iterdir())})

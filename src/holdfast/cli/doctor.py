@@ -85,7 +85,8 @@ def all_checks(call: Call) -> Iterator[DoctorCheck]:
     keeper = keeper_facts(call.places)
     if sys.platform == "linux":
         cgroup = f"/proc/{keeper['pid'] if keeper else 'self'}/cgroup"
-        yield from check_systemd(cgroup, is_booted=os.path.isdir("/run/systemd/system"))
+        yield from check_systemd(cgroup, is_booted=systemd.is_booted())
+        yield from check_boot(call)
     yield check_desktop(call.environ)
     yield check_daemon(call, keeper)
     yield from check_unclaimed(keeper)
@@ -333,6 +334,15 @@ def check_runtime(call: Call) -> DoctorCheck:
             "log in through logind (loginctl), or set it to a private folder; all shells alike",
         )
     return DoctorCheck("sockets", "ok", runtime)
+
+
+def check_boot(call: Call) -> Iterator[DoctorCheck]:
+    """Whether the unit that install-service wrote still starts Holdfast in this folder."""
+    from holdfast.cli.boot import installed, judge_installed
+
+    home = call.environ.get("HOME") or os.path.expanduser("~")
+    for path, text in installed(call.places.project, home):
+        yield DoctorCheck("boot", *judge_installed(path, text))
 
 
 def check_systemd(cgroup: str, *, is_booted: bool) -> Iterator[DoctorCheck]:

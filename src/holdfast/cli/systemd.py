@@ -1,17 +1,19 @@
-"""The systemd unit that Holdfast runs in, and what a stop of that unit does to its services.
+"""What the command line asks of systemd, and what a stop of our unit does to its services.
 
-Apart from `doctor`, because this is the one place of the command line that runs a program:
-`settings_of` runs `systemctl show`, which only reads. Everything else decides about text.
+The one place of the command line that runs a program: `settings_of` and `verify` only read, `ask`
+enables and disables a unit for `install-service`. Everything else decides about text.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
 PROPERTIES = "Type,KillMode,Delegate,ExecStart,ExecStop"
 GUIDE = "docs/guides/starting-at-boot.md"
 _ASK_SECONDS = 5.0
+_CHANGE_SECONDS = 60.0
 _NOT_KILLED = ("process", "none")
 
 
@@ -124,3 +126,33 @@ def settings_of(unit: Unit) -> dict[str, str] | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return parse(done.stdout) or None
+
+
+def is_booted() -> bool:
+    """Return whether systemd runs this machine."""
+    return os.path.isdir("/run/systemd/system")
+
+
+def verify(path: str) -> str:
+    """Return what systemd has against a unit's file; nothing where it cannot be asked."""
+    told = _run(["systemd-analyze", "verify", "--man=no", path])
+    return " ".join(line for line in told.splitlines() if path in line)
+
+
+def ask(is_system: bool, *words: str) -> str:
+    """Let systemctl do something; return what it complains about."""
+    return _run(["systemctl", *([] if is_system else ["--user"]), *words], is_change=True)
+
+
+def _run(words: list[str], *, is_change: bool = False) -> str:
+    """Run a program of systemd; return what it wrote to standard error if it failed."""
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=_CHANGE_SECONDS, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error) if is_change else ""
+    return done.stderr.strip() or "it failed" if done.returncode else ""

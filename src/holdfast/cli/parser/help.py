@@ -21,16 +21,29 @@ def show_help(verb: Verb | None) -> int:
     "Show help, of a verb or of all",
     operands="[VERB]",
     most=1,
-    examples=(("holdfast help logs", "options and examples of a verb"),),
+    options=(Option("--man", "print the manual page, for `man -l -`"),),
+    examples=(
+        ("holdfast help logs", "options and examples of a verb"),
+        ("holdfast help --man logs | man -l -", "the same as a manual page"),
+    ),
 )
 def help_verb(call: Call) -> int:
     from holdfast.cli.parser.arguments import parse
 
+    is_page = bool(call.options.get("man"))
     if not call.operands:
-        return show_help(None)
+        return _show_page(None) if is_page else show_help(None)
     name = call.operands[0]
     # An unknown name is refused by the parser, with a suggestion.
-    return show_help(verb_of(name) or parse([name, "--help"]).verb)
+    verb = verb_of(name) or parse([name, "--help"]).verb
+    return _show_page(verb) if is_page else show_help(verb)
+
+
+def _show_page(verb: Verb | None) -> int:
+    from holdfast.cli.parser.man import overview_page, page_of
+
+    sys.stdout.write(page_of(verb) if verb else overview_page())
+    return 0
 
 
 def overview() -> str:

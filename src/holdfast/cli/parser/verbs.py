@@ -53,7 +53,8 @@ CONTENTS: dict[str, dict[str, str]] = {
     },
     "Maintenance": {
         "token": "security", "prune": "maintenance", "upgrade": "maintenance",
-        "doctor": "doctor", "completion": "parser.completion", "version": "maintenance",
+        "doctor": "doctor", "install-service": "boot", "uninstall-service": "boot",
+        "completion": "parser.completion", "version": "maintenance",
         "help": "parser.help",
     },
 }  # fmt: skip
