@@ -123,6 +123,8 @@ def _run(words: list[str]) -> int:
 
         sys.stdout.write(f"holdfast {__version__}\n")
         return 0
+    if (code := _run_elsewhere(arguments, words)) is not None:
+        return code
     if sys.platform == "win32":
         raise UsageError(
             "Holdfast cannot supervise processes on Windows: it needs Unix sockets, process "
@@ -130,6 +132,21 @@ def _run(words: list[str]) -> int:
             "run it inside WSL, or on Linux or macOS",
         )
     return _dispatch(arguments)
+
+
+def _run_elsewhere(arguments: ParsedArguments, words: list[str]) -> int | None:
+    """Run the line on the machine that is meant; None if that is this one."""
+    home = os.environ.get("HOME") or os.path.expanduser("~")
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    given = arguments.options.get("host") or os.environ.get("HOLDFAST_HOST")
+    if not given and not os.path.exists(os.path.join(config, "holdfast", "contexts.json")):
+        return None
+    from holdfast.cli.remote import LOCAL_VERBS, host_of, run_there
+
+    if arguments.verb is not None and arguments.verb.name in LOCAL_VERBS:
+        return None
+    host = host_of(given, os.environ)
+    return None if host is None else run_there(host, words)
 
 
 def _dispatch(arguments: ParsedArguments) -> int:

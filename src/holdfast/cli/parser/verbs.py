@@ -44,7 +44,8 @@ CONTENTS: dict[str, dict[str, str]] = {
     "Tasks": {"exec": "workflows", "custom-restart": "workflows", "workflow": "workflows"},
     "Code": {"files": "files", "search": "search", "git": "git", "checkpoint": "git"},
     "Access": {
-        "mcp": "mcp.verb", "dashboard": "security", "ports": "ports", "sessions": "sessions",
+        "context": "remote", "mcp": "mcp.verb",
+        "dashboard": "security", "ports": "ports", "sessions": "sessions",
     },
     "Security": {
         "mode": "authority", "lockdown": "authority", "unlock": "authority",
@@ -154,6 +155,11 @@ def every_verb(prefix: str = "") -> list[Verb]:
 GLOBAL_OPTIONS = (
     Option("-c --config", "use this configuration (environment: HOLDFAST_CONFIG)", "FILE"),
     Option("-C", "work as if started in this folder", "DIR"),
+    Option(
+        "--host",
+        "work on another machine: ssh://USER@HOST/FOLDER or a context (environment: HOLDFAST_HOST)",
+        "HOST",
+    ),
     Option("--state-dir", "keep state and sockets here (environment: HOLDFAST_STATE_DIR)", "DIR"),
     Option("--log-level", "how much Holdfast logs of itself: info, or engine=debug,…", "LEVEL"),
     Option("--log-format", "how it does so", choices=("human", "json")),
