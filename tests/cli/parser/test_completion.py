@@ -141,3 +141,18 @@ def test_a_silent_daemon_is_not_waited_for(
     is_over.set()
     assert time.monotonic() - began < 30
     assert capsys.readouterr().out == "quiet\n"
+
+
+def test_names_of_machines(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Contexts are completed after `--host` and `context use`, and verbs after `help --man`."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(project / "config"))
+    assert main(["context", "add", "live", "ssh://me@box/srv/shop"]) == 0
+    capsys.readouterr()
+    for words in (["--host", "l"], ["context", "use", "l"]):
+        assert main(["__complete", *words]) == 0
+        told = capsys.readouterr().out
+        assert told == "local\tthis machine\nlive\tssh://me@box/srv/shop\n"
+    assert main(["__complete", "help", "--man", "rolling"]) == 0
+    assert capsys.readouterr().out.startswith("rolling-restart\t")

@@ -154,8 +154,20 @@ def _values(flag: str, verb: Verb | None) -> list[tuple[str, str]]:
                 states = [(state, "") for state in ("running", "ready", "healthy", "exited")]
                 others = [("log:", "a line that matches"), ("silent:", "no output for so long")]
                 return states + others
+            if option.name == "host":
+                return _contexts()
             return [(choice, "") for choice in option.choices]
     return []
+
+
+def _contexts() -> list[tuple[str, str]]:
+    from holdfast.cli.remote import read_contexts
+
+    try:
+        hosts = read_contexts(os.environ).hosts
+    except HoldfastError:
+        hosts = {}
+    return [("local", "this machine"), *hosts.items()]
 
 
 def _operands(verb: Verb, before: list[str], place: int) -> list[tuple[str, str]]:
@@ -166,6 +178,8 @@ def _operands(verb: Verb, before: list[str], place: int) -> list[tuple[str, str]
         from holdfast.cli.mcp.config import CLIENTS
 
         return [(name, "") for name in CLIENTS]
+    if verb.name == "context" and before[-1] in ("use", "rm"):
+        return _contexts()
     if verb.name == "help":
         return [(known.name, known.summary) for known in every_verb()]
     if verb.name == "signal" and not has_operand:
