@@ -411,8 +411,7 @@ def test_what_is_under_way_can_be_followed_by_others(hold: Hold) -> None:
     with started(argv, cwd=hold.project, env=hold.environ) as following:
         read_until(following, b"begun")
         gate.write_text("let through\n")
-        read_until(following, b"let through")
-        read_until(following, b"workflow long: done")
+        assert b"let through" in read_until(following, b"workflow long: done")
     assert "let through" in hold.cli("workflow", "--follow", work["id"]).stdout
     assert hold.ask("follow_workflow", workflow=work["id"])["outcome"] == "done"
     assert "is under way" in hold.cli("workflow", "--follow", "workflow-0", expect=3).stderr
