@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.vocabulary.errors import Refused
+from holdfast.client.connection import Connection
+from holdfast.vocabulary.errors import HoldfastError, Refused
 from tests.e2e.conftest import BrowsedHold, Visitor, accessibility_faults, set_theme
 from tests.harness import quick, wait_for
 
@@ -254,6 +256,28 @@ def test_the_audit_is_live_filtered_and_exported(
     with page.expect_download() as download:
         page.get_by_role("menuitem", name="As CSV").click()
     assert download.value.path().read_text().startswith("seq,time,actor")
+
+
+def test_a_request_that_was_denied_is_on_record(
+    visit: Visit, visitor: Visitor, hold: BrowsedHold
+) -> None:
+    """An assistant asks, a person denies with a reason, the reason arrives, and the audit has who
+    asked, who decided, and how it ended."""
+    bot = hold.ask("create_token", token_name="bot", role="agent", commands=["restart"])["text"]
+    before = runs_of(hold, "web")
+    page = visit("sessions")
+    with closing(Connection(str(hold.runtime / "line.sock"))) as line:
+        request = line.send("restart", services=["web"], caller={"token": bot, "door": "rest"})
+        page.get_by_role("button", name="Reject restart of web").click()
+        page.wait_for_selector("dialog >> text=is told that it was rejected")
+        page.keyboard.type("not before lunch")
+        page.keyboard.press("Enter")
+        with pytest.raises(HoldfastError, match="not before lunch"):
+            line.answer(request, 30)
+    page.goto(visitor.url("audit?q=lunch"))
+    page.wait_for_selector("tr:has-text('token bot'):has-text('restart') >> text=refused")
+    page.wait_for_selector("tr:has-text('token browser'):has-text('reject')")
+    assert runs_of(hold, "web") == before
 
 
 def test_an_altered_record_is_found(visit: Visit, hold: BrowsedHold) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Visit = Callable[..., "Page"]
 BROKEN = "echo connecting; echo 'FATAL permission denied on data/idx.lock' >&2; exit 1"
+GROUPS = {"front": ["web", "api"]}
+SHORT = {"delay": "100ms", "max_delay": "200ms", "max_restarts": 3}
 PHONE = {"width": 360, "height": 740}
 
 
@@ -37,13 +39,15 @@ def declared() -> dict[str, Any]:
         "catalog": quick(["sh", "-c", BROKEN], depends_on=["db"], start_seconds=0, **loop),
         "search": quick(depends_on={"catalog": {"condition": "ready"}}),
         "idle": quick(autostart=False),
+        "moved": quick(restart={**SHORT, "reset_after": "100ms"}),
+        "sick": quick(health_check={"exec": ["sh", "-c", "exit 9"], "interval": "200ms"}),
     }
     return {name: {"autostart": False, **fields} for name, fields in services.items()}
 
 
 @pytest.fixture(scope="module")
 def hold() -> Iterator[BrowsedHold]:
-    with BrowsedHold(declared(), groups={"front": ["web", "api"]}) as made:
+    with BrowsedHold(declared(), groups=GROUPS) as made:
         made.ask("start", services=["db", "api", "web", "catalog", "search"], wait=False)
         made.wait_status("web", "running")
         yield made
@@ -189,6 +193,41 @@ def test_every_tab_has_an_address(visit: Visit, visitor: Visitor) -> None:
         page.get_by_role("tab", name=tab.capitalize()).click()
         page.wait_for_url(f"**/services/web/{tab}")
         page.wait_for_selector(f"main >> text={text}")
+
+
+def test_what_changed_since_the_last_good_run(
+    visit: Visit, visitor: Visitor, hold: BrowsedHold
+) -> None:
+    """History shows before and now, each run names what differed, and Config marks the lines."""
+    hold.ask("start", services=["moved"])
+    wait_for(lambda: hold.ask("explain", service="moved")["explanations"][0]["changes"]["run"])
+    hold.ask("stop", services=["moved"])
+    page = visit("services/moved/history")
+    page.get_by_role("region", name="Runs as a table").get_by_text("#1").wait_for()
+    services = declared()
+    services["moved"] |= {"command": ["sh", "-c", "exit 3"], "env": {"LEVEL": "7"}}
+    hold.write({"services": services, "groups": GROUPS})
+    try:
+        hold.ask("reload")
+        hold.ask("start", services=["moved"], wait=False)
+        change = page.get_by_role("region", name="What changed", exact=True)
+        change.wait_for()
+        for word in ("since the last good run, 1", "sleep 1000", "exit 3", "env.LEVEL"):
+            assert word in str(change.text_content())
+        assert "command_words" not in str(change.text_content())
+        page.locator("[data-run='2']:has-text('command')").wait_for()
+        assert accessibility_faults(page) == []
+        page.get_by_role("tab", name="Config").click()
+        page.wait_for_selector("tr:has-text('command') >> text=since run 1")
+        hold.ask("start", services=["sick"], wait=False)
+        page.goto(visitor.url("services/sick/health"))
+        page.wait_for_selector("[aria-label=Checks] [data-state=failed]")
+        page.wait_for_selector("[aria-label='Health history'] >> text=exit code 9")
+        assert accessibility_faults(page) == []
+    finally:
+        hold.ask("stop", services=["moved", "sick"])
+        hold.write({"services": declared(), "groups": GROUPS})
+        hold.ask("reload")
 
 
 def test_metrics_of_several_on_one_axis(visit: Visit) -> None:

@@ -23,6 +23,7 @@ from holdfast.vocabulary.specs.services import (
 WEB = ServiceSpec(name="web", argv=("web", "--port", "1"), working_dir="/srv", env={"A": "1"})
 OTHER: dict[str, Any] = {
     "argv": ("web",),
+    "command_words": 2,
     "working_dir": "/",
     "env": {"A": "2"},
     "terminal": True,
@@ -116,7 +117,7 @@ def test_exactly_the_changed_fields_are_named(names: list[str]) -> None:
     """Every changed field is told once, as its key and under the way it applies; no other is."""
     wanted = but(**{name: OTHER[name] for name in names})
     told = differences(WEB, wanted, Applies.BY_RESTART) + differences(WEB, wanted, Applies.IN_PLACE)
-    keys = ["command" if name == "argv" else name for name in names]
+    keys = {"command" if name in ("argv", "command_words") else name for name in names}
     assert sorted({name.partition(".")[0] for name in told}) == sorted(keys)
     assert len(set(told)) == len(told)
     found = step(CurrentService(WEB, WEB, True), wanted)

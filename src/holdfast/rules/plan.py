@@ -196,14 +196,14 @@ def differences(one: ServiceSpec, other: ServiceSpec, when: Applies) -> tuple[st
         if applied is not when:
             continue
         before, after = getattr(one, name), getattr(other, name)
-        if before == after:
+        if before == after or (name == "command_words" and one.argv != other.argv):
             continue
         if name == "env":
             found += [f"env.{key}" for key in _keys_that_differ(before, after)]
         elif name in BLOCKS and before is not None and after is not None:
             found += [f"{name}.{key}" for key in struct_differences(before, after)]
         else:
-            found.append("command" if name == "argv" else name)
+            found.append("command" if name in ("argv", "command_words") else name)
     return tuple(found)
 
 
