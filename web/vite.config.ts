@@ -23,7 +23,8 @@ function digest(): string {
   return sum.digest("hex");
 }
 
-const SELDOM = /src\/pages\/(access|audit|connect|mcp|schedules|security|sessions|settings|workflows)/;
+const SELDOM =
+  /src\/(state\/workflows|pages\/(access|audit|connect|mcp|schedules|security|sessions|settings|workflows))/;
 
 const SHARED =
   /src\/(core\/(hue|layout|query|sentences|spelling|strips|words)|state\/(graph|past|usage|verbs)|ui\/(copyas|diagnosis|table|tabs)|views\/(graph|runs|spark|strip|tiles))\.tsx?$/;
