@@ -45,6 +45,8 @@ export default {
     outDir: "../src/holdfast/gate/dashboard",
     emptyOutDir: true,
     target: "es2022",
+    // One style sheet weighs 2 kB less than six.
+    cssCodeSplit: false,
     modulePreload: { polyfill: false },
     license: { fileName: "licenses.md" },
     chunkSizeWarningLimit: 600,
