@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { type Deed, quoted } from "../core/spelling.ts";
 import { ago, duration, stamp } from "../core/time.ts";
+import type { Step, WorkflowRun } from "../core/workflowruns.ts";
 import { type PageProps, address, navigate } from "../routes.ts";
 import { offer } from "../state/actions.ts";
 import { may } from "../state/connection.ts";
@@ -11,8 +12,6 @@ import { isPastLoaded } from "../state/past.ts";
 import { isLoaded as hasServices, services } from "../state/services.ts";
 import {
   type RestartFields,
-  type Step,
-  type WorkflowRun,
   cancelRun,
   customRestart,
   followRun,

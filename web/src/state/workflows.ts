@@ -3,33 +3,11 @@
 import { computed, signal } from "@preact/signals";
 import type { CustomCommand, WorkflowResult, WorkflowsResult } from "../api.gen.ts";
 import { plain, visible } from "../core/ansi.ts";
+import { runsOf } from "../core/workflowruns.ts";
 import { act, isLive, may, read } from "./connection.ts";
 import { followPast, past } from "./past.ts";
 import { onEvent } from "./services.ts";
 import { fail, toast } from "./toasts.ts";
-
-export interface Step {
-  what: string;
-  /** pre, restart or post, of a custom restart. */
-  part: string;
-  /** waiting and begun, then how it ended. */
-  outcome: string;
-  seconds: number | null;
-  reason: string;
-}
-
-export interface WorkflowRun {
-  id: string;
-  name: string;
-  service: string | null;
-  by: string;
-  began: number;
-  /** running, then how it ended: done, failed, cancelled, interrupted. */
-  outcome: string;
-  reason: string;
-  seconds: number | null;
-  steps: Step[];
-}
 
 const GATHER_MS = 200;
 const KEPT_CHARACTERS = 64 * 1024;
@@ -43,62 +21,9 @@ export const outputs = signal<ReadonlyMap<string, string>>(new Map());
 const planned = signal<ReadonlyMap<string, readonly string[]>>(new Map());
 
 /** Every run that the history knows, the newest first. */
-export const runs = computed<readonly WorkflowRun[]>(() => {
-  const found = new Map<string, WorkflowRun>();
-  for (const { kind, service, time, data } of past.value) {
-    if (!kind.startsWith("workflow:")) continue;
-    let run = found.get(data.id);
-    if (!run) {
-      run = {
-        id: data.id,
-        name: data.name,
-        service,
-        by: data.by ?? "",
-        began: time,
-        outcome: "running",
-        reason: "",
-        seconds: null,
-        steps: [],
-      };
-      found.set(data.id, run);
-    }
-    if (kind === "workflow:started") run.steps = stepsOf(run, data.steps);
-    else if (kind === "workflow:step") take(run, data);
-    else finish(run, data);
-  }
-  return [...found.values()].reverse();
-});
-
-function stepsOf(run: WorkflowRun, count: number): Step[] {
-  const names = planned.value.get(run.id) ?? known.value?.workflows[run.name.slice(NAMED.length)]?.steps;
-  const fits = names?.length === count ? names : undefined;
-  return Array.from({ length: count }, (_, place) => step(fits?.[place] ?? `step ${place + 1}`));
-}
-
-function step(what: string): Step {
-  return { what, part: "", outcome: "waiting", seconds: null, reason: "" };
-}
-
-function take(run: WorkflowRun, data: Record<string, any>): void {
-  if (run.steps.length === 0) run.steps = stepsOf(run, data.steps);
-  run.steps[data.step - 1] = {
-    what: data.what,
-    part: data.part ?? "",
-    outcome: data.outcome,
-    seconds: data.seconds ?? null,
-    reason: data.reason ?? "",
-  };
-}
-
-function finish(run: WorkflowRun, data: Record<string, any>): void {
-  run.outcome = data.outcome;
-  run.reason = data.reason ?? "";
-  run.seconds = data.seconds ?? null;
-  for (const one of run.steps) {
-    if (one.outcome === "waiting") one.outcome = "skipped";
-    if (one.outcome === "begun") one.outcome = data.outcome;
-  }
-}
+export const runs = computed(() =>
+  runsOf(past.value, (id, name) => planned.value.get(id) ?? known.value?.workflows[name.slice(NAMED.length)]?.steps),
+);
 
 let followers = 0;
 let stop: (() => void) | null = null;

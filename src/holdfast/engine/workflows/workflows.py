@@ -148,11 +148,10 @@ class Activity:
     def _remember(self, item: dict[str, Any]) -> None:
         self._told.append(item)
         self._told_bytes += _size(item)
-        if self._told_bytes <= MOST_TOLD_BYTES:
-            return
-        oldest = next(one for one in self._told if _size(one))
-        self._told.remove(oldest)
-        self._told_bytes -= _size(oldest)
+        while self._told_bytes > MOST_TOLD_BYTES:
+            oldest = next(place for place, one in enumerate(self._told) if _size(one))
+            self._told_bytes -= _size(self._told[oldest])
+            del self._told[oldest]
 
 
 class WorkflowRunner:
