@@ -288,6 +288,7 @@ function RunPage({ id, isLoaded }: { id: string; isLoaded: boolean }): JSX.Eleme
           {one.reason}
         </p>
       )}
+      {!may("operate") && <p class="dim">What the steps print is shown to operators.</p>}
       <ol class="steps" aria-label="Steps">
         {one.steps.map((step, place) => (
           <StepCard
