@@ -1,4 +1,4 @@
-"""Holdfast keeps processes running and never lets go.
+"""Holdfast is a process supervisor that survives its own crashes.
 
 This module stays empty of imports: the keeper and the CLI load it at every start.
 """

@@ -35,7 +35,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_in_order(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Names of what is declared, no values; nothing is written or started."""
     assert main(["check"]) == 0
-    assert capsys.readouterr().out == "holdfast.yaml is in order: 2 services\n  web\n  db\n"
+    assert capsys.readouterr().out == "holdfast.yaml is valid: 2 services\n  web\n  db\n"
     assert main(["check", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["services"] == ["web", "db"]
@@ -48,7 +48,7 @@ def test_what_is_surely_not_meant(project: Path, capsys: pytest.CaptureFixture[s
     (project / "other.yaml").write_text("services:\n  web: ls $HOME/*\n")
     assert main(["check", "-c", "other.yaml"]) == 0
     said = capsys.readouterr()
-    assert said.out == "other.yaml is in order: 1 service\n  web\n"
+    assert said.out == "other.yaml is valid: 1 service\n  web\n"
     assert "warning: other.yaml:2:8: services.web.command: without a shell" in said.err
 
 

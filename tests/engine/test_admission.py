@@ -47,8 +47,8 @@ def test_ready_waits_until_it_stays_up_and_says_so(cast: Cast) -> None:
     cast.declare("api", need("db", "ready"))
     started = cast.start("api")
     assert cast.spawned() == ["db"]
-    assert cast["api"].waiting_for == ("db to be ready (it is starting)",)
-    assert cast["api"].status().waiting_for == ["db to be ready (it is starting)"]
+    assert cast["api"].waiting_for == ("db to become ready (starting)",)
+    assert cast["api"].status().waiting_for == ["db to become ready (starting)"]
     cast.advance(1.0)
     assert cast.spawned() == ["db", "api"]
     assert cast["api"].waiting_for == ()
@@ -65,10 +65,10 @@ def test_readiness_and_health_are_what_probes_say(cast: Cast) -> None:
     cast.judge("db", is_ready=False, health="unknown")
     cast.advance(5.0)
     assert cast.spawned() == ["db"]
-    assert cast["web"].waiting_for == ("db to be healthy (it is not ready)",)
+    assert cast["web"].waiting_for == ("db to become healthy (not ready)",)
     cast.judge("db", is_ready=True, health="unknown")
     assert cast.spawned() == ["db", "api"]
-    assert cast["web"].waiting_for == ("db to be healthy (its health is unknown)",)
+    assert cast["web"].waiting_for == ("db to become healthy (its health is unknown)",)
     cast.judge("db", is_ready=True, health="healthy")
     assert cast.spawned() == ["db", "api", "web"]
 
@@ -83,7 +83,7 @@ def test_completed_is_exit_zero(cast: Cast) -> None:
     assert cast.spawned() == ["migrate"]
     outcome = started.result()["api"]
     assert outcome.outcome == "failed"
-    assert "it waits for migrate to complete (it failed: exit code 1" in (outcome.reason or "")
+    assert "waiting for migrate to complete (failed: exit code 1" in (outcome.reason or "")
     cast.start("migrate")
     cast.keeper.exit("migrate", code=0)
     cast.advance(0)
@@ -109,7 +109,7 @@ def test_a_line_counts_for_its_run(cast: Cast) -> None:
     cast.declare("api", need("db", "log", pattern="up"))
     cast.start("api")
     cast.advance(2.0)
-    assert cast["api"].waiting_for == ('db to print "up" (it is running)',)
+    assert cast["api"].waiting_for == ('db to print "up" (running)',)
     cast.prints("db", "up")
     assert cast.spawned() == ["db", "api"]
     cast.keeper.exit("db")
@@ -129,7 +129,7 @@ def test_a_dependent_waits_through_a_crash(cast: Cast) -> None:
     cast.advance(0)
     outcome = started.result()["api"]
     assert outcome.outcome == "waiting"
-    assert "db to be ready (it failed and is tried again)" in (outcome.reason or "")
+    assert "db to become ready (failed and is tried again)" in (outcome.reason or "")
     assert cast["api"].desired.value == "running"
     cast.advance(2.0)
     cast.advance(1.0)
@@ -147,12 +147,12 @@ def test_a_dependent_survives_the_end_of_what_it_needs(cast: Cast) -> None:
     assert {name: it.outcome for name, it in started.result().items()} == dict.fromkeys(
         ("db", "api", "web"), "failed"
     )
-    assert cast["web"].waiting_for == ("api to be started (it waits itself)",)
+    assert cast["web"].waiting_for == ("api to be started (waiting itself)",)
     again = cast.start("api")
     cast.roster.runners["db"].stop()
     cast.advance(0)
     assert again.done()
-    assert "db to be ready (it is" in (again.result()["api"].reason or "")
+    assert "db to become ready (" in (again.result()["api"].reason or "")
     cast.start("db")
     cast.advance(1.0)
     assert cast.spawned() == ["db", "db", "db", "api", "web"]
@@ -217,7 +217,7 @@ def test_a_restart_after_a_crash_waits_too(cast: Cast) -> None:
     cast.keeper.exit("api")
     cast.advance(5.0)
     assert cast.spawned() == ["db", "api"]
-    assert cast["api"].waiting_for == ("db to be healthy (it is unhealthy)",)
+    assert cast["api"].waiting_for == ("db to become healthy (unhealthy)",)
     cast.judge("db", health="healthy")
     assert cast.spawned() == ["db", "api", "api"]
 
@@ -267,7 +267,7 @@ def test_every_instance_is_needed(cast: Cast) -> None:
     assert len(cast["edge"].waiting_for) == 2
     cast.keeper.exit("web@2")
     cast.advance(1.0)
-    assert cast["edge"].waiting_for == ("web@2 to be ready (it failed and is tried again)",)
+    assert cast["edge"].waiting_for == ("web@2 to become ready (failed and is tried again)",)
     cast["web@2"].stop()
     cast.roster.remove("web@2")
     cast.advance(0)
@@ -307,8 +307,8 @@ def test_who_waits_goes_on_waiting_under_the_next_supervisor(cast: Cast) -> None
     before = cast.spawned()
     cast.lose_supervisor()
     cast.advance(1.0)
-    assert cast["api"].waiting_for == ('db to print "up" (it is running)',)
-    assert cast["retried"].waiting_for == ('db to print "up" (it is running)',)
+    assert cast["api"].waiting_for == ('db to print "up" (running)',)
+    assert cast["retried"].waiting_for == ('db to print "up" (running)',)
     cast.prints("db", "up")
     assert cast.spawned() == [*before, "api", "retried"]
     assert cast.state("done") is State.EXITED

@@ -84,12 +84,12 @@ def test_a_stranger_is_named_and_left_alone(hold: HttpHold) -> None:
         assert supervisor(hold)["doors"] == {}
         assert hold.service("web")["status"] == "running"
         assert "http is closed: port" in hold.cli("up", "-d").stderr
-        assert f"no http: port {hold.port} is held by" in hold.cli("status").stdout
+        assert f"no http: port {hold.port} is used by" in hold.cli("status").stdout
         assert other.poll() is None
         failed = hold.cli("dashboard", "--print", expect=1)
         assert "there is no HTTP here" in failed.stderr
     note = wait_for(lambda: "is free now" in (s := supervisor(hold)["door_notes"]["http"]) and s)
-    assert note.startswith(f"port {hold.port} was held by")
+    assert note.startswith(f"port {hold.port} was used by")
     hold.cli("up", "-d")
     assert supervisor(hold)["doors"] == {"http": f"http://127.0.0.1:{hold.port}"}
     assert "door_notes" not in supervisor(hold)
@@ -120,8 +120,8 @@ def test_without_a_configured_port_the_next_free_one_is_taken() -> None:
         assert first != second
         if first.endswith(":3001"):  # unless somebody else on this machine had it
             note = supervisor(two)["door_notes"]["http"]
-            assert note.startswith(f"port 3001 is held by another Holdfast, '{one.state.name}'")
-            assert f"so {second.rpartition(':')[2]} is used" in two.cli("status").stdout
+            assert re.match(rf"port 3001 is used by the \w+ of project {one.project} \(pid", note)
+            assert f"; using {second.rpartition(':')[2]}" in two.cli("status").stdout
         assert two.ask("hello")["doors"]["http"] == second
         assert supervisor(one)["doors"]["http"] == first
 
@@ -194,7 +194,7 @@ def test_another_holdfast_is_named_by_its_project() -> None:
             each.write({"port": port, "services": {"web": {"command": "sleep 1000"}}})
             each.up("--no-wait")
         note = wait_for(lambda: supervisor(two).get("door_notes", {}).get("tcp"))
-        holder = re.search(r"is held by the (\w+) of the Holdfast of (.+) \(pid (\d+)\)", note)
+        holder = re.search(r"is used by the (\w+) of project (.+) \(pid (\d+)\)", note)
         assert holder is not None, note
         said = supervisor(one)
         pids = {"keeper": said["keeper_pid"], "supervisor": said["pid"]}

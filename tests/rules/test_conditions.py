@@ -92,62 +92,62 @@ def test_hope_ends_only_where_nothing_happens_by_itself(condition: str, provider
 @pytest.mark.parametrize(
     ("condition", "provider", "words", "prospect"),
     [
-        ("started", db(State.STARTING), "db to be started (it is starting)", Prospect.BRIEF),
-        ("ready", db(State.STARTING), "db to be ready (it is starting)", Prospect.LASTING),
+        ("started", db(State.STARTING), "db to be started (starting)", Prospect.BRIEF),
+        ("ready", db(State.STARTING), "db to become ready (starting)", Prospect.LASTING),
         (
             "ready",
             db(State.RUNNING, condition=Condition(is_ready=False)),
-            "db to be ready (it is not ready)",
+            "db to become ready (not ready)",
             Prospect.LASTING,
         ),
         (
             "healthy",
             db(State.RUNNING, condition=Condition(health="unhealthy")),
-            "db to be healthy (it is unhealthy)",
+            "db to become healthy (unhealthy)",
             Prospect.TROUBLED,
         ),
         (
             "ready",
             db(State.RUNNING, condition=Condition(is_ready=False, is_overdue=True)),
-            "db to be ready (it is not ready)",
+            "db to become ready (not ready)",
             Prospect.TROUBLED,
         ),
         (
             "ready",
             db(State.STARTING, condition=Condition(is_started=False, is_overdue=True)),
-            "db to be ready (it is starting, and fails its checks)",
+            "db to become ready (starting, and fails its checks)",
             Prospect.TROUBLED,
         ),
-        ("ready", db(State.PAUSED), "db to be ready (it is paused)", Prospect.TROUBLED),
+        ("ready", db(State.PAUSED), "db to become ready (paused)", Prospect.TROUBLED),
         (
             "healthy",
             db(State.STOPPING),
-            "db to be healthy (it is being restarted)",
+            "db to become healthy (being restarted)",
             Prospect.LASTING,
         ),
         (
             "log",
             db(State.BACKOFF),
-            'db to print "x" (it failed and is tried again)',
+            'db to print "x" (failed and is tried again)',
             Prospect.TROUBLED,
         ),
         (
             "completed",
             db(State.FAILED, reason="exit code 2"),
-            "db to complete (it failed: exit code 2)",
+            "db to complete (failed: exit code 2)",
             Prospect.NONE,
         ),
-        ("ready", db(State.EXITED), "db to be ready (it has ended)", Prospect.NONE),
+        ("ready", db(State.EXITED), "db to become ready (ended)", Prospect.NONE),
         (
             "ready",
             db(State.STOPPED, is_wanted=False),
-            "db to be ready (it is stopped)",
+            "db to become ready (stopped)",
             Prospect.NONE,
         ),
         (
             "started",
             db(State.PENDING, waits=Prospect.TROUBLED),
-            "db to be started (it waits itself)",
+            "db to be started (waiting itself)",
             Prospect.TROUBLED,
         ),
     ],
@@ -167,5 +167,5 @@ def test_readiness_stands_in_for_health_that_nobody_asks() -> None:
 def test_a_service_that_does_not_exist() -> None:
     """A dependency on nobody is hopeless, and says why."""
     assert missing(edge("ready")) == Obstacle(
-        "db to be ready (there is no such service)", Prospect.NONE
+        "db to become ready (there is no such service)", Prospect.NONE
     )

@@ -33,27 +33,27 @@ TABLE: list[tuple[str, Evidence, str, str, bool]] = [
         "pending",
         facts(S.PENDING, desired=D.STOPPED),
         "it is declared, and nobody has started it yet",
-        "nothing, because it is not wanted; `holdfast start web` starts it",
+        "nothing, because it was stopped; `holdfast start web` starts it",
         True,
     ),
     (
         "pending, not enabled",
         facts(S.PENDING, desired=D.STOPPED, spec=spec(enabled=False)),
         "it is declared with enabled: false, and nobody has started it yet",
-        "nothing, because it is not wanted; `holdfast start web` starts it",
+        "nothing, because it was stopped; `holdfast start web` starts it",
         True,
     ),
     (
         "pending, with runs before",
         facts(S.PENDING, desired=D.STOPPED, spec=spec(autostart=False), number=3),
         "it is declared with autostart: false, and nobody has started it since; run 3 was its last",
-        "nothing, because it is not wanted; `holdfast start web` starts it",
+        "nothing, because it was stopped; `holdfast start web` starts it",
         True,
     ),
     (
         "pending, waits",
         facts(S.PENDING, waiting_for=("db to be healthy", "migrate to be completed")),
-        "it is wanted, but waits for db to be healthy and migrate to be completed",
+        "it should run, but waits for db to be healthy and migrate to be completed",
         "it is started as soon as this is so: db to be healthy and migrate to be completed",
         False,
     ),
@@ -76,14 +76,14 @@ TABLE: list[tuple[str, Evidence, str, str, bool]] = [
         "running",
         facts(S.RUNNING, pid=7, number=3, uptime=125.0),
         "it has been running for 2 min 5 s (run 3, pid 7)",
-        "if it fails it is started again (restart_policy on_failure)",
+        "if it fails, it is restarted (restart_policy on_failure)",
         True,
     ),
     (
         "running, unhealthy",
         facts(S.RUNNING, pid=7, number=3, uptime=5.0, health="unhealthy", failures=2),
         "it has been running for 5 s (run 3, pid 7), and its checks say it is unhealthy",
-        "if it fails it is started again (restart_policy on_failure); "
+        "if it fails, it is restarted (restart_policy on_failure); "
         "the 2 failures before are forgotten after 1 min of running",
         False,
     ),
@@ -101,14 +101,14 @@ TABLE: list[tuple[str, Evidence, str, str, bool]] = [
         "it has been running for 5 s (run 3, pid 7), and its checks say it is unhealthy"
         " (status 500)",
         "nothing more is done about its health (recovery of unhealthy: notify); "
-        "if it fails it is started again (restart_policy on_failure)",
+        "if it fails, it is restarted (restart_policy on_failure)",
         False,
     ),
     (
         "running, not ready",
         facts(S.RUNNING, pid=7, number=3, uptime=5.0, is_ready=False),
         "it has been running for 5 s (run 3, pid 7), and is not ready",
-        "if it fails it is started again (restart_policy on_failure)",
+        "if it fails, it is restarted (restart_policy on_failure)",
         False,
     ),
     (
@@ -122,15 +122,14 @@ TABLE: list[tuple[str, Evidence, str, str, bool]] = [
         "its schedule is off",
         facts(S.EXITED, desired=D.STOPPED, code=0, spec=spec(schedule=ScheduleSpec(every=60.0))),
         "it ended by itself 12 s ago, successfully (exit code 0)",
-        "nothing, because its schedule is off; `holdfast start web` starts it and goes on with "
-        "that",
+        "nothing, because its schedule is off; `holdfast start web` starts it and its schedule",
         True,
     ),
     (
         "stopped because of trouble",
         facts(S.STOPPED, desired=D.STOPPED, is_suppressed=True, reason="HTTP 500"),
         "it was stopped 12 s ago because of trouble: HTTP 500",
-        "nothing, because it is not wanted; `holdfast start web` starts it",
+        "nothing, because it was stopped; `holdfast start web` starts it",
         False,
     ),
     (
@@ -151,22 +150,22 @@ TABLE: list[tuple[str, Evidence, str, str, bool]] = [
         "stopping, condemned",
         facts(S.STOPPING, has_verdict=True, reason="unhealthy: 500"),
         "it is being ended as a failure for 12 s: unhealthy: 500",
-        "what is left of it after a grace of 5 s is killed; then it is started again",
+        "what is left of it after a grace of 5 s is killed; then it is restarted",
         False,
     ),
     (
         "stopped",
         facts(S.STOPPED, desired=D.STOPPED),
         "it was stopped by request 12 s ago",
-        "nothing, because it is not wanted; `holdfast start web` starts it",
+        "nothing, because it was stopped; `holdfast start web` starts it",
         True,
     ),
     (
         "failed, suppressed",
         facts(S.FAILED, reason="failed 11 times in a row", is_suppressed=True),
         "it failed 12 s ago: failed 11 times in a row",
-        "nothing, because it failed as often as it may; "
-        "`holdfast start web` starts it and counts anew",
+        "nothing: it reached max_restarts (10). "
+        "`holdfast start web` starts it and resets the count",
         False,
     ),
     (
@@ -180,7 +179,7 @@ TABLE: list[tuple[str, Evidence, str, str, bool]] = [
         "failed, then stopped by hand",
         facts(S.FAILED, signal="SIGSEGV", desired=D.STOPPED),
         "it failed 12 s ago: killed by SIGSEGV; since then it was stopped by request",
-        "nothing, because it is not wanted; `holdfast start web` starts it",
+        "nothing, because it was stopped; `holdfast start web` starts it",
         False,
     ),
     (
@@ -194,21 +193,21 @@ TABLE: list[tuple[str, Evidence, str, str, bool]] = [
         "failed, could not be killed",
         facts(S.FAILED, reason="processes are left that could not be killed"),
         "it could not be stopped 12 s ago: processes are left that could not be killed",
-        "nothing, because a second instance must not run beside what is left",
+        "nothing, because processes of the last run are still alive",
         False,
     ),
     (
         "backoff",
         facts(S.BACKOFF, reason="exit code 1", next_start_in=12.3, failures=4, restarts=4),
-        "it failed 12 s ago (exit code 1) and waits to be started again",
-        "it is started again in 12 s, attempt 4 of 10",
+        "it failed 12 s ago (exit code 1) and waits for its next start",
+        "restart in 12 s, attempt 4 of 10",
         False,
     ),
     (
         "backoff, a start that failed",
         facts(S.BACKOFF, reason="x", next_start_in=1.0, failures=2, start_failures=2),
-        "it failed 12 s ago (x) and waits to be started again",
-        "it is started again in 1 s, attempt 3 of 4 to start it",
+        "it failed 12 s ago (x) and waits for its next start",
+        "restart in 1 s, attempt 3 of 4 to start it",
         False,
     ),
     (
@@ -220,15 +219,15 @@ TABLE: list[tuple[str, Evidence, str, str, bool]] = [
             failures=40,
             spec=spec(restart=RestartSpec(max_restarts=-1)),
         ),
-        "it failed 12 s ago (x) and waits to be started again",
-        "it is started again in 1 s, attempt 40",
+        "it failed 12 s ago (x) and waits for its next start",
+        "restart in 1 s, attempt 40",
         False,
     ),
     (
         "backoff after a success",
         facts(S.BACKOFF, code=0, next_start_in=2.0, spec=spec(restart_policy="always")),
-        "it ended 12 s ago (exit code 0) and waits to be started again",
-        "it is started again in 2 s",
+        "it ended 12 s ago (exit code 0) and waits for its next start",
+        "restart in 2 s",
         True,
     ),
     (
@@ -248,7 +247,7 @@ TABLE: list[tuple[str, Evidence, str, str, bool]] = [
     (
         "Holdfast ends",
         facts(S.BACKOFF, code=1, failures=1, is_retiring=True, next_start_in=3.0),
-        "it failed 12 s ago (exit code 1) and waits to be started again",
+        "it failed 12 s ago (exit code 1) and waits for its next start",
         "nothing is started any more, because Holdfast is being shut down",
         False,
     ),
@@ -316,7 +315,7 @@ def test_what_repeats_is_told_once() -> None:
         (137, None, "memory"),
         (143, None, "SIGTERM"),
         (78, None, "configuration"),
-        (42, None, "of the program itself"),
+        (42, None, "defined by the program; see its documentation"),
         (None, "SIGKILL", "memory"),
         (None, "SIGSEGV", "native code"),
         (None, "SIGUSR1", "SIGUSR1"),
@@ -384,9 +383,9 @@ def test_hints_name_who_holds_the_port() -> None:
     """The holder is named with its pid, and its service if it is one of ours."""
     line = "Error: listen EADDRINUSE: address already in use :::3000"
     known = facts(S.FAILED, code=1, lines=(line,), holders=(PortListener(3000, 123, "node", None),))
-    assert explanation.hints(known)[0] == "the port 3000 is held by pid 123 (node)"
+    assert explanation.hints(known)[0] == "port 3000 is used by pid 123 (node)"
     ours = facts(S.FAILED, code=1, lines=(line,), holders=(PortListener(3000, 5, "node", "api"),))
-    assert explanation.hints(ours)[0] == "the port 3000 is held by pid 5 (node, of the service api)"
+    assert explanation.hints(ours)[0] == "port 3000 is used by pid 5 (node, of the service api)"
     nobody = facts(S.FAILED, code=1, lines=("Address already in use",))
     assert any("in use by another process" in hint for hint in explanation.hints(nobody))
 
@@ -397,7 +396,7 @@ def test_hints_tell_of_changes() -> None:
     assert "configuration changed: argv and env.PORT" in " ".join(explanation.hints(failed))
     fine = facts(S.RUNNING, changed_fields=("argv",), is_outdated=True)
     assert explanation.hints(fine) == [
-        "it runs with an older declaration; `holdfast restart web` applies it"
+        "it is still running with the old configuration; `holdfast restart web` applies it"
     ]
 
 

@@ -57,8 +57,8 @@ def test_each_condition(hold: Hold) -> None:
     hold.wait_status("on-started", "running")
     waiting = {"on-ready", "on-healthy", "on-line", "on-completed"}
     assert {name for name in waiting if hold.service(name)["status"] == "pending"} == waiting
-    assert hold.service("on-line")["waiting_for"] == ['db to print "^ready [a-z]+" (it is running)']
-    assert "waits for job to complete (it is running)" in hold.cli("status").stdout
+    assert hold.service("on-line")["waiting_for"] == ['db to print "^ready [a-z]+" (running)']
+    assert "waits for job to complete (running)" in hold.cli("status").stdout
     for name, file in (
         ("on-line", "line"),
         ("on-ready", "ready"),
@@ -81,8 +81,8 @@ def test_a_dependent_waits_through_a_crash(hold: Hold) -> None:
         web=needs(api="started"),
     )
     done = hold.cli("up", "-d", expect=1)
-    assert "api: waiting for db to be ready (it failed and is tried again)" in done.stdout
-    assert "web: waiting for api to be started (it waits itself)" in done.stdout
+    assert "api: waiting for db to become ready (failed and is tried again)" in done.stdout
+    assert "web: waiting for api to be started (waiting itself)" in done.stdout
     assert hold.service("api")["desired"] == "running"
     kill_9(hold.supervisor_pid)
     wait_for(lambda: hold.service("api").get("waiting_for"))
@@ -98,7 +98,7 @@ def test_a_failed_dependency_is_answered_and_waited_for(hold: Hold) -> None:
         api=needs(db="ready"),
     )
     done = hold.cli("up", "-d", expect=1)
-    assert "api: failed: it waits for db to be ready (it failed: exit code 3" in done.stdout
+    assert "api: failed: waiting for db to become ready (failed: exit code 3" in done.stdout
     hold.wait_status("db", "failed")
     assert hold.service("api")["waiting_for"]
     gate(hold, "ok").write_text("")
@@ -107,7 +107,7 @@ def test_a_failed_dependency_is_answered_and_waited_for(hold: Hold) -> None:
     hold.cli("stop", "api", "db")
     answer = hold.ask("restart", services=["api"])["services"]["api"]
     assert answer["outcome"] == "failed"
-    assert "db to be ready (it is stopped)" in answer["reason"]
+    assert "db to become ready (stopped)" in answer["reason"]
     hold.cli("stop", "api")
     hold.cli("start", "db")
     assert hold.service("api")["status"] == "stopped", "who was stopped does not come back"

@@ -43,7 +43,7 @@ def test_a_crash_loop() -> None:
         assert "flask is missing" in " ".join(one["hints"])
         assert texts(one)[-1].startswith("another start was planned in 30 s")
         shown = told(hold, "web")
-        for words in ("web is in backoff", "next: it is started again in", "| ready", "before"):
+        for words in ("web is in backoff", "next: restart in", "| ready", "before"):
             assert words in shown
 
 
@@ -61,7 +61,7 @@ def test_suppression_and_a_stop_by_hand() -> None:
         hold.cli("stop", "ok")
         stopped = explained(hold, "ok")
         assert stopped["summary"].startswith("it was stopped by request")
-        assert "not wanted" in stopped["next"]
+        assert "it was stopped" in stopped["next"]
         assert "a user asked: stop" in texts(stopped)
         everything = hold.ask("explain")
         assert [it["service"] for it in everything["explanations"]] == ["web"]
@@ -107,7 +107,7 @@ def test_a_port_that_is_taken() -> None:
         import os
 
         assert one["holders"][0]["pid"] == os.getpid()
-        assert f"the port {port} is held by pid {os.getpid()}" in one["hints"][0]
+        assert f"port {port} is used by pid {os.getpid()}" in one["hints"][0]
 
 
 def test_what_changed_since_the_last_good_run() -> None:

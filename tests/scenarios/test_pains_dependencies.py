@@ -22,7 +22,7 @@ def test_a_late_dependent_is_not_skipped_after_a_loss_of_readiness(hold: Hold) -
     wait_for(lambda: hold.service("db")["ready"] is False)
     (hold.project / "go").write_text("")
     wait_for(lambda: hold.service("slow")["status"] == "exited")
-    wait_for(lambda: hold.service("api").get("waiting_for") == ["db to be ready (it is not ready)"])
+    wait_for(lambda: hold.service("api").get("waiting_for") == ["db to become ready (not ready)"])
     (hold.project / "ready").write_text("")
     hold.wait_status("api", "running")
 

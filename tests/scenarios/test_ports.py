@@ -96,10 +96,10 @@ def test_a_fixed_port_that_a_stranger_has_is_told() -> None:
         hold.up()
         outcome = hold.ask("start", services=["web"])["services"]["web"]
         assert outcome["outcome"] == "failed"
-        assert f"port {low} was held by pid {pid} (" in outcome["reason"]
+        assert f"port {low} was used by pid {pid} (" in outcome["reason"]
         explained = hold.cli("explain", "web").stdout
-        assert f"port {low} was held by pid {pid}" in explained
-        assert f"port {low} is held by pid {pid} (" in hold.cli("ports", f":{low}").stdout
+        assert f"port {low} was used by pid {pid}" in explained
+        assert f"port {low} is used by pid {pid} (" in hold.cli("ports", f":{low}").stdout
         mine = hold.wait_status("mine", "running")
         port = mine["ports"]["port"]
         held = wait_for(lambda: _held(hold, port))

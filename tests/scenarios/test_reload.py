@@ -275,7 +275,7 @@ def test_up_names_what_reload_applies() -> None:
         hold.up()
         hold.services(web=sleeper(env={"A": "1"}))
         said = hold.cli("up", "-d").stderr
-        assert "web runs with an older declaration" in said
+        assert "web is still running with the old configuration" in said
         assert "holdfast reload" in said
 
 

@@ -134,7 +134,7 @@ def test_a_change_made_around_a_crash_is_not_swallowed(hold: Hold) -> None:
     before = {name: hold.service(name)["pid"] for name in ("web", "other")}
     kill_holdfast(hold)
     hold.services(web=quick(env={"V": "v2"}), other=quick(env={"V": "v1"}))
-    assert "web runs with an older declaration" in hold.cli("up", "-d").stderr
+    assert "web is still running with the old configuration" in hold.cli("up", "-d").stderr
     hold.kill_supervisor()
     told = hold.json("plan", expect=None)["services"]
     assert {name: step["action"] for name, step in told.items()} == {

@@ -34,16 +34,16 @@ def test_up_is_answered_in_time(hold: Hold) -> None:
     began = time.monotonic()
     done = hold.cli("up", "-d", "--timeout", "1.5s", expect=1)
     assert time.monotonic() - began < 60
-    assert 'web: waiting for db to print "^ready" (it is running)' in done.stdout
-    assert "api: waiting for job to complete (it is running)" in done.stdout
-    assert "slow: waiting to be ready (it is starting)" in done.stdout
+    assert 'web: waiting for db to print "^ready" (running)' in done.stdout
+    assert "api: waiting for job to complete (running)" in done.stdout
+    assert "slow: waiting to become ready (starting)" in done.stdout
     assert "it starts by itself then; holdfast stop web ends that" in done.stdout
     assert "it goes on trying; holdfast stop slow ends that" in done.stdout
     assert "db: started" in done.stdout
     answer = hold.json("start", "web", "--timeout", "100ms", expect=1)["services"]["web"]
     assert answer["outcome"] == "waiting"
     answer = hold.json("restart", "api", "--timeout", "100ms", expect=1)["services"]["api"]
-    assert answer["reason"] == "it waits for job to complete (it is running)"
+    assert answer["reason"] == "waiting for job to complete (running)"
     (hold.project / "line").write_text("")
     hold.wait_status("web", "running")
 
@@ -74,7 +74,7 @@ def test_a_terminal_shows_what_is_awaited(hold: Hold) -> None:
     """One line while it lasts, which is gone with the answer."""
     hold.services(**waiting_for_a_line())
     with errors_on_terminal(hold, "up", "-d") as (up, screen):
-        see(screen, b's: web waits for db to print "^ready" (it is running)')
+        see(screen, b's: web: waiting for db to print "^ready" (running)')
         (hold.project / "line").write_text("")
         see(screen, b"\r\x1b[K")
         read_until(up, b"web: started")
@@ -85,7 +85,7 @@ def test_the_foreground_tells_who_waits(hold: Hold) -> None:
     """Also an `up` that stays says at once which start waits, and for what."""
     hold.services(**waiting_for_a_line())
     with errors_on_terminal(hold, "up") as (up, screen):
-        see(screen, b'web: it waits for db to print "^ready"')
+        see(screen, b'web: waiting for db to print "^ready"')
         (hold.project / "line").write_text("")
         read_until(up, b"ready")
         up.send_signal(signal.SIGINT)

@@ -19,7 +19,7 @@ COLOURS = {"critical": "red", "warning": "yellow", "info": "cyan"}
 
 @Verb(
     "alerts",
-    "Show what is wrong now, and who was told",
+    "List active alerts, and who was notified",
     operands="[SERVICE…]",
     most=None,
     options=(

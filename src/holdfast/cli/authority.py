@@ -63,7 +63,7 @@ def _matches(policy: dict[str, Any]) -> str:
 
 @Verb(
     "mode",
-    "Tell the runtime mode, or change it",
+    "Show the runtime mode, or change it",
     operands="[proxy|advanced]",
     most=1,
     commands=("get_mode", "set_mode"),
@@ -186,7 +186,7 @@ def _report_lockdown(call: Call, answer: dict[str, Any]) -> int:
 
 @Verb(
     "approvals",
-    "List what waits for somebody's approval",
+    "List requests that wait for approval",
     commands=("approvals",),
     examples=(("holdfast approvals", "who asks for what, and how long it waits"),),
 )
@@ -224,7 +224,7 @@ def _time_left(expires_at: float | None, now: float) -> str:
 
 @Verb(
     "approve",
-    "Let a command be done that waits for approval",
+    "Approve a request, so that it is carried out",
     operands="ID",
     least=1,
     most=1,
@@ -238,7 +238,7 @@ def approve(call: Call) -> int:
 
 @Verb(
     "reject",
-    "Refuse a command that waits for approval",
+    "Reject a request that waits for approval",
     operands="ID",
     least=1,
     most=1,

@@ -49,7 +49,7 @@ MARKS = {
 
 @Verb(
     "check",
-    "Say what is wrong with the configuration; start nothing",
+    "Check the configuration; start nothing",
     about=(
         "Reads it as `holdfast up` would, in this environment: every mistake at once, with\n"
         "file, line and what to write instead. Needs no running Holdfast; exits with 7 if\n"
@@ -85,7 +85,7 @@ def check(call: Call) -> int:
         )
         return 0
     where = os.path.relpath(project.path) if project.path else "SUPERVISOR_TARGET_CMD"
-    call.say(f"{where} is in order: {screen.counted(len(names), 'service')}")
+    call.say(f"{where} is valid: {screen.counted(len(names), 'service')}")
     for name in names:
         call.say(f"  {name}")
     for warning in project.warnings:

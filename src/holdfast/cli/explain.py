@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @Verb(
     "explain",
-    "Say in words why a service is in its state, and what comes next",
+    "Explain why a service is in its state, and what happens next",
     operands="[SERVICE]",
     most=1,
     options=(Option("--environment", "show the environment it is started with, without secrets"),),

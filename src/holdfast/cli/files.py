@@ -34,7 +34,7 @@ CHUNK_BYTES = 1024 * 1024
         Option("--ignored", "ls: what .gitignore and .ignore name, too"),
         Option("--old", "edit: the piece to be replaced", "TEXT"),
         Option("--new", "edit: what replaces it", "TEXT"),
-        Option("-a --all", "edit: everywhere, not only where it is the only one"),
+        Option("-a --all", "edit: replace every occurrence"),
         Option("--etag", "write, edit: only if the file is still the one with this", "ETAG"),
         Option("--force", "write: whatever is there; undo: also if it was changed since"),
         Option("--root", "patch: its paths are below this root, not the first", "NAME"),

@@ -222,7 +222,7 @@ def _report_change(call: Call, result: dict[str, Any]) -> None:
 
 @Verb(
     "checkpoint",
-    "Keep the files of a repository as they are, and bring them back",
+    "Save the files of a repository, and restore them",
     operands="[create|ls|restore] [ID]",
     most=2,
     options=(

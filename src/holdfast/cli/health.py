@@ -14,7 +14,7 @@ HEADS = ("SERVICE", "RESULT", "PROBE", "TOOK", "FOUND")
 
 @Verb(
     "health",
-    "Ask the probes of services now",
+    "Run the health checks of services now",
     operands="[SERVICE…]",
     most=None,
     commands=("health_check",),

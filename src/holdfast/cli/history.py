@@ -24,7 +24,7 @@ RUN_HEADS = ("RUN", "STARTED", "LASTED", "PID", "OUTPUT", "ENDED")
 
 @Verb(
     "events",
-    "Tell what happened",
+    "List what happened",
     operands=SERVICES,
     most=None,
     options=(

@@ -32,13 +32,13 @@ CLEAR = "\x1b[H\x1b[2J"
 
 @Verb(
     "metrics",
-    "Tell what services use: CPU, memory, files, bytes",
+    "Show what services use: CPU, memory, files, bytes",
     operands="[SERVICE…]",
     most=None,
     options=(
         Option("--history", "what was recorded of this time", "TIME", "duration"),
         Option("--resolution", "seconds of a point: 1, 10 or 60", "N", "number"),
-        Option("--extras", "ask what is dear, too: shared memory by part, ports"),
+        Option("--extras", "include metrics that are slow to collect: PSS, ports"),
         Option("--format", "table by default", choices=("table", "json", "prometheus")),
     ),
     commands=("metrics",),
@@ -76,7 +76,7 @@ def metrics(call: Call) -> int:
     most=None,
     options=(
         Option("--interval", "time between two looks; 2s by default", "TIME", "duration"),
-        Option("--count", "end after so many looks", "N", "number"),
+        Option("--count", "exit after N refreshes", "N", "number"),
     ),
     commands=("metrics",),
     examples=(("holdfast top", "until q or Ctrl-C; without a terminal, one table a look"),),

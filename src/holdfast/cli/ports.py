@@ -64,12 +64,12 @@ def _report_port(call: Call, port: int, result: dict[str, Any]) -> int:
     for entry in result["ports"]:
         whose = f"{_service_of(entry)} of {'this project' if entry['ours'] else entry['project']}"
         if entry["pid"] is None and entry["service"] is None:
-            call.say(f"port {port} is held by a process that cannot be told (of another user?)")
+            call.say(f"port {port} is used by an unknown process (another user's?)")
         elif entry["pid"] is None:
             call.say(f"port {port} is leased to {whose}; nobody listens there")
         else:
             of = f": {whose}" if entry["service"] else ""
-            call.say(f"port {port} is held by pid {entry['pid']} ({entry['command']}){of}")
+            call.say(f"port {port} is used by pid {entry['pid']} ({entry['command']}){of}")
     if not result["ports"]:
         held = "" if result.get("free") else ", but somebody we may not see has it"
         call.say(f"nobody that we may see listens on port {port}{held}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         Option("-l --files", "only names of files"),
         Option("--counts", "only how many lines of each file match"),
         Option("--context", "so many lines around each match", "N", "number"),
-        Option("-F --literal", "the pattern is the very text"),
+        Option("-F --literal", "treat the pattern as plain text"),
         Option("--case", "letters; smart by default", choices=("smart", "sensitive", "ignore")),
         Option("--hidden", "files and folders that begin with a dot, too"),
         Option("--since", "logs: only what is newer: 10m, 2h, or a time", "TIME", "when"),

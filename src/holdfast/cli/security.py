@@ -144,7 +144,7 @@ def _revoke_token(call: Call, name: str) -> int:
 
 @Verb(
     "may",
-    "Tell whether a token or a role may give a command, and why",
+    "Check whether a token or a role may use a command, and why",
     operands="WHO COMMAND [SERVICE…]",
     least=2,
     most=None,
@@ -186,7 +186,7 @@ def may(call: Call) -> int:
 
 @Verb(
     "dashboard",
-    "Log a browser in: opens the dashboard, or prints the link",
+    "Open the dashboard in a browser, or print its link",
     options=(
         Option("--no-open", "print the link instead of opening a browser"),
         Option("--print", "the same"),
@@ -252,7 +252,7 @@ def _open_browser(url: str) -> bool:
 
 @Verb(
     "audit",
-    "Show who asked what, and what came of it",
+    "Show who requested what, and the outcome",
     options=(
         Option("-f --follow", "go on with new records"),
         Option("--verify", "look whether any record was altered, removed or cut off"),

@@ -31,7 +31,7 @@ def start(call: Call) -> int:
 
 @Verb(
     "stop",
-    "Stop services, until no process of them is left",
+    "Stop services, with all their processes",
     operands=SERVICES,
     most=None,
     options=(Option("--grace", "time to end by itself before it is killed", "TIME", "duration"),),
@@ -257,7 +257,7 @@ def describe(call: Call, name: str, outcome: dict[str, Any]) -> list[str]:
         "red" if what == "failed" else "dim" if what.startswith(("already", "not_")) else "green"
     )
     if what == "waiting":
-        awaited = str(outcome.get("reason") or "").removeprefix("it waits")
+        awaited = str(outcome.get("reason") or "").removeprefix("waiting")
         waits = call.paint("waiting", "yellow") + awaited
         goes_on = "it goes on trying" if outcome.get("pid") else "it starts by itself then"
         hint = f"{goes_on}; holdfast stop {name} ends that"

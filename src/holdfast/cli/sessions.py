@@ -16,7 +16,7 @@ HEADS = ("SESSION", "CLIENT", "SINCE", "ENDS", "FATE", "RUNS FOR IT")
 
 @Verb(
     "sessions",
-    "Show which assistants are here, and what runs for them",
+    "List connected assistants, and what they started",
     operands="[close SESSION]",
     most=2,
     options=(

@@ -32,7 +32,7 @@ ANSWER_SECONDS = 0.5
 
 @Verb(
     "status",
-    "Tell what each service is doing",
+    "Show the state of each service",
     operands=SERVICES,
     most=None,
     commands=("status",),
@@ -57,7 +57,7 @@ def status(call: Call) -> int:
 
 @Verb(
     "banners",
-    "Tell what concerns everybody now, and put away what somebody has read",
+    "List notices that concern everybody, and dismiss them",
     options=(Option("--dismiss", "put a banner away for everybody, by its id", "ID"),),
     commands=("banners", "dismiss_banner"),
     examples=(

@@ -307,7 +307,7 @@ def _note_changes(call: Call, result: dict[str, Any]) -> None:
         call.note(f"{name} stays stopped, as it was; holdfast start {name} starts it")
     changed, removed = result.get("changed") or [], result.get("removed") or []
     for name in changed:
-        call.note(f"{name} runs with an older declaration")
+        call.note(f"{name} is still running with the old configuration")
     for name in removed:
         call.note(f"{name} is no longer declared")
     if changed or removed:

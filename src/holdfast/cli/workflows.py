@@ -96,7 +96,7 @@ def custom_restart(call: Call) -> int:
         "service, with your terminal and your standard input. It is a process of yours:\n"
         "Holdfast does not supervise it. Only the owner may do this, at this machine.\n"
         "Without SERVICE, the supervisor runs the command: the settings under `commands:`\n"
-        "decide what may be run (a shell is off), and at its timeout its whole tree is killed."
+        "decide what may be run (by default no shell), and at its timeout its whole tree is killed."
     ),
     examples=(
         ("holdfast exec web -- bash", "a shell in the folder and environment of web"),
@@ -168,7 +168,7 @@ def _words_for_service(call: Call) -> list[str] | None:
 
 @Verb(
     "workflow",
-    "Do the steps of a workflow, or list them all",
+    "Run a workflow, or list all of them",
     operands="[run NAME|ls]",
     most=2,
     options=(

@@ -121,7 +121,7 @@ class ConfiguredTcpDoor:
             return self._listeners.open("tcp", host, wanted.port, is_port_given=given), ""
         except PortTaken:
             settled = await self._taken().settle("tcp", host, wanted.port, is_port_given=given)
-        return settled.listener, f"{settled.note}, so {settled.listener.port} is used"
+        return settled.listener, f"{settled.note}; using {settled.listener.port}"
 
     async def _close(self) -> None:
         if self._tcp is not None:

@@ -169,7 +169,7 @@ class PortLeases(RunObserver):
             whose = f"{taken.lease.service} of {taken.lease.project}"
             return f"port {taken.port} is leased to {whose}"
         # It is read later, when the holder may be gone: `holdfast ports` tells the present one.
-        return f"port {taken.port} was held by {self._describe(taken.port)}"
+        return f"port {taken.port} was used by {self._describe(taken.port)}"
 
     def _give_up(self, runner: Runner) -> None:
         if runner.ports:

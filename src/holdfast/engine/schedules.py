@@ -212,5 +212,5 @@ def _busy(runner: Runner) -> str | None:
     if runner.state in BUSY:
         return BUSY[runner.state]
     if runner.waiting_for:
-        return f"it waits for {', '.join(runner.waiting_for)}"
+        return f"waiting for {', '.join(runner.waiting_for)}"
     return "processes of its last run are left" if runner.run is not None else None

@@ -36,7 +36,7 @@ TITLES = {
     403: "Refused",
     404: "Not found",
     405: "Not allowed here",
-    409: "Not as things are",
+    409: "Conflict with the current state",
     413: "Too large",
     422: "It cannot be done with these values",
     424: "A command that was to be run failed",

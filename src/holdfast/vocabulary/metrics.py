@@ -138,7 +138,7 @@ class MetricsResult(Result, frozen=True, kw_only=True):
 class Metrics(Command, frozen=True, kw_only=True):
     """Tell what each service uses over its whole process tree, and all of them together.
 
-    `extras` adds what is dear to ask: memory with shared pages counted fairly (`pss_bytes`) and
+    `extras` adds what is slow to collect: memory with shared pages counted fairly (`pss_bytes`) and
     the ports it listens on. `history` in seconds adds the points of that time; `resolution` is
     1, 10 or 60 seconds, by default the finest that reaches back far enough.
     """

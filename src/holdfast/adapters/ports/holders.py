@@ -43,13 +43,17 @@ def listening(port: int | None = None) -> list[ListeningPort]:
     return sorted(told, key=lambda one: (one.port, one.pid or 0))
 
 
+OF_PROJECT = " of project "
+"""In the name of a process of a Holdfast: which project it works for."""
+
+
 def described(port: int) -> str:
     """Return in words which process listens on a port."""
     for one in listening(port):
         if one.pid is not None:
             whose = f", {one.service} of {one.project}" if one.service and one.project else ""
             return f"pid {one.pid} ({one.command}{whose})"
-    return "a process that cannot be told (of another user?)"
+    return "an unknown process (another user's?)"
 
 
 def sockets() -> Iterator[tuple[int, str, int | None]]:
@@ -97,7 +101,7 @@ def command_of(pid: int) -> str:
         words = [word for word in process.cmdline() if word.isprintable()] or [process.name()]
         if part := _part_of_holdfast(words):
             state = words[words.index("--state") + 1] if "--state" in words else process.cwd()
-            return f"the {part} of the Holdfast of {project_of(state) or state}"
+            return f"the {part}{OF_PROJECT}{project_of(state) or state}"
     except psutil.Error:
         return ""
     return " ".join(redact_arguments(words))[:LONGEST_COMMAND]

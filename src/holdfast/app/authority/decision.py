@@ -49,6 +49,6 @@ def decide(
 
         carried = permit_commands(actor, command, settings)
         if not carried.is_allowed:
-            hint = "`holdfast reload` takes a new setting" if "`" in carried.reason else ""
+            hint = "then `holdfast reload` applies the setting" if "`" in carried.reason else ""
             return command, replace(carried, cause="command", hint=hint)
     return command, checks.object_to(actor, command, verdict)

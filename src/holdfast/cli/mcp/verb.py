@@ -54,7 +54,7 @@ def relay_quickly(words: list[str], environ: Mapping[str, str]) -> int | None:
 
 @Verb(
     "mcp",
-    "Let an AI assistant in: speak MCP on standard input and output",
+    "Connect an AI assistant: speak MCP on standard input and output",
     operands="[config|servers|tools|call|approve …]",
     most=None,
     options=(

@@ -48,7 +48,7 @@ def _show_page(verb: Verb | None) -> int:
 
 def overview() -> str:
     lines = [
-        "Holdfast keeps processes running, and never lets go.",
+        "Holdfast is a process supervisor that survives its own crashes.",
         "",
         "usage: holdfast [OPTIONS] VERB …    (holdfast VERB --help tells more)",
     ]

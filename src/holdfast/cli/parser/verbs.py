@@ -162,7 +162,7 @@ GLOBAL_OPTIONS = (
     ),
     Option("--state-dir", "keep state and sockets here (environment: HOLDFAST_STATE_DIR)", "DIR"),
     Option("--log-level", "how much Holdfast logs of itself: info, or engine=debug,…", "LEVEL"),
-    Option("--log-format", "how it does so", choices=("human", "json")),
+    Option("--log-format", "format of Holdfast's own log", choices=("human", "json")),
     Option("--port", "port of the network door", "N", "number"),
     Option("--json", "answer in JSON: one object, or one a line for streams"),
     Option("--color", "when to use colour (NO_COLOR: never)", choices=("auto", "always", "never")),

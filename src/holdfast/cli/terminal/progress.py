@@ -65,7 +65,7 @@ class Progress:
 
 def _text_of(name: str, service: dict[str, Any]) -> str | None:
     if waiting_for := service.get("waiting_for"):
-        return f"{name} waits for {' and '.join(waiting_for)}"
+        return f"{name}: waiting for {' and '.join(waiting_for)}"
     status = service["status"]
     return f"{name} is {status}" if status in _UNDER_WAY else None
 

@@ -173,7 +173,7 @@ class HttpDoor:
             _log.exception("HTTP could not be opened")
             self._fail(spec, f"port {spec.port} on {spec.host} is in use")
         else:
-            note = settled.note and f"{settled.note}, so {settled.listener.port} is used"
+            note = settled.note and f"{settled.note}; using {settled.listener.port}"
             self._opened(spec, settled.listener, note, is_handed_over=settled.is_handed_over)
             self._open_dashboard(spec)
             then(spec)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from holdfast.adapters import http_client, processes
 from holdfast.adapters.http_client import HttpError
 from holdfast.adapters.own_log import logger
+from holdfast.adapters.ports.holders import OF_PROJECT
 from holdfast.adapters.ports.registry import is_free
 from holdfast.adapters.tokens import Tokens
 from holdfast.engine.gate.listeners import Listener, Listeners, PortTaken
@@ -24,7 +25,7 @@ TRIES = 3
 ASK_SECONDS = 1.0
 FREED_WITHIN_SECONDS = 1.0
 _LOOK_AGAIN_SECONDS = 0.05
-_HELD = re.compile(r"port (\d+) is held by ")
+_HELD = re.compile(r"port (\d+) is used by ")
 _log = logger("ports")
 
 
@@ -77,7 +78,7 @@ class PortConflicts:
             listener = await self._freed(name, host, port, is_port_given)
             if listener is not None:
                 return OpenedPort(listener)
-        held = f"port {port} is held by {holder.described}"
+        held = f"port {port} is used by {holder.described}"
         if not is_port_given:
             return OpenedPort(self._listeners.open_next(name, host, port), held)
         raise PortTaken(
@@ -134,7 +135,7 @@ class PortConflicts:
     async def _holder(self, host: str, port: int, certificate: str | None) -> PortOwner:
         loop = asyncio.get_running_loop()
         described = await loop.run_in_executor(None, processes.holder_of_port, port)
-        who = described or "a process that cannot be told (of another user?)"
+        who = described or "an unknown process (another user's?)"
         for base in _bases(host, port, is_tls=certificate is not None):
             try:
                 answer = await http_client.request(
@@ -149,7 +150,12 @@ class PortConflicts:
                 return PortOwner(who)
             instance = written.encode("latin-1").decode(errors="replace")
             said = "an earlier gate of this" if instance == self._instance else "another"
-            return PortOwner(f"{said} Holdfast, {instance[:100]!a}: {who}", base, instance)
+            claim = (
+                ""
+                if OF_PROJECT in who and said == "another"
+                else f"{said} Holdfast, {instance[:100]!a}: "
+            )
+            return PortOwner(f"{claim}{who}", base, instance)
         return PortOwner(who)
 
 
@@ -162,7 +168,7 @@ def _note_now(note: str) -> str:
     held = _HELD.match(note)
     if held is None or not is_free(int(held[1])):
         return note
-    return f"{note.replace(' is held by ', ' was held by ', 1)}; it is free now"
+    return f"{note.replace(' is used by ', ' was used by ', 1)}; it is free now"
 
 
 def _bases(host: str, port: int, *, is_tls: bool) -> list[str]:

@@ -389,7 +389,7 @@ class Runner:
         is_same = prospect is self.prospect
         # With the same prospect, those who asked earlier have their answer.
         if prospect > Prospect.BRIEF and (not is_same or self._waiters.has_new_starters):
-            self._answer_waiting(f"it waits for {' and '.join(waiting_for)}", prospect)
+            self._answer_waiting(f"waiting for {' and '.join(waiting_for)}", prospect)
         if is_same:
             return
         was_brief = self.prospect in (None, Prospect.BRIEF)
@@ -1143,8 +1143,8 @@ class Runner:
         elif self.state is State.STOPPING:
             awaited = "its old run to end"
         else:
-            return self.outcome("waiting", f"it waits to be ready (it is {self.state.value})")
-        return self.outcome("waiting", f"it waits for {awaited}")
+            return self.outcome("waiting", f"waiting to become ready ({self.state.value})")
+        return self.outcome("waiting", f"waiting for {awaited}")
 
     def record(self) -> ServiceRecord:
         """The record that a later supervisor restores."""

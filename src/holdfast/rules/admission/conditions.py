@@ -46,7 +46,7 @@ class Provider(msgspec.Struct, frozen=True):
 
 
 class Obstacle(msgspec.Struct, frozen=True):
-    """Why a start cannot begin: «db to be healthy (it is starting)»."""
+    """Why a start cannot begin: «db to become healthy (starting)»."""
 
     words: str
     prospect: Prospect
@@ -93,7 +93,7 @@ def _wish(needed: Dependency) -> str:
         case "started":
             return "to be started"
         case "ready" | "healthy" as word:
-            return f"to be {word}"
+            return f"to become {word}"
         case "completed":
             return "to complete"
         case "log":
@@ -105,38 +105,38 @@ def _situation(needed: Dependency, provider: Provider) -> tuple[str, Prospect]:
     is_brief = needed.condition == "started"
     if provider.waits is not None and provider.is_wanted:
         waits = provider.waits if is_brief else max(provider.waits, Prospect.LASTING)
-        return "it waits itself", waits
+        return "waiting itself", waits
     match provider.state:
         case State.PENDING | State.STOPPED:
             if provider.is_wanted:
-                return "it is about to start", Prospect.BRIEF if is_brief else Prospect.LASTING
-            return "it is stopped", Prospect.NONE
+                return "about to start", Prospect.BRIEF if is_brief else Prospect.LASTING
+            return "stopped", Prospect.NONE
         case State.STARTING:
             if provider.condition.is_overdue and not is_brief:
-                return "it is starting, and fails its checks", Prospect.TROUBLED
-            return "it is starting", Prospect.BRIEF if is_brief else Prospect.LASTING
+                return "starting, and fails its checks", Prospect.TROUBLED
+            return "starting", Prospect.BRIEF if is_brief else Prospect.LASTING
         case State.RUNNING:
             return _shortcoming(needed, provider.condition)
         case State.PAUSED:
-            return "it is paused", Prospect.TROUBLED
+            return "paused", Prospect.TROUBLED
         case State.STOPPING:
             if provider.is_wanted:
-                return "it is being restarted", Prospect.LASTING
-            return "it is being stopped", Prospect.NONE
+                return "being restarted", Prospect.LASTING
+            return "being stopped", Prospect.NONE
         case State.BACKOFF:
-            return "it failed and is tried again", Prospect.TROUBLED
+            return "failed and is tried again", Prospect.TROUBLED
         case State.FAILED:
             why = f": {provider.reason}" if provider.reason else ""
-            return f"it failed{why}", Prospect.NONE
+            return f"failed{why}", Prospect.NONE
         case State.EXITED:
-            return "it has ended", Prospect.NONE
+            return "ended", Prospect.NONE
 
 
 def _shortcoming(needed: Dependency, condition: Condition) -> tuple[str, Prospect]:
     if needed.condition in ("ready", "healthy") and condition.is_ready is False:
-        return "it is not ready", Prospect.TROUBLED if condition.is_overdue else Prospect.LASTING
+        return "not ready", Prospect.TROUBLED if condition.is_overdue else Prospect.LASTING
     if needed.condition == "healthy":
         if condition.health == UNHEALTHY:
-            return "it is unhealthy", Prospect.TROUBLED
+            return "unhealthy", Prospect.TROUBLED
         return "its health is unknown", Prospect.LASTING
-    return "it is running", Prospect.LASTING
+    return "running", Prospect.LASTING

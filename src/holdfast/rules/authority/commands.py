@@ -169,7 +169,7 @@ def _permit_words(
     is_owner = actor.role is Role.OWNER
     if kind == SHELL and not (SHELL in (allowed or ()) or (is_owner and policy.allow_shell)):
         setting = "`commands: {allow_shell: true}`" if is_owner else _types_setting(SHELL)
-        return _no(command, "a shell is off", f"{setting} allows it")
+        return _no(command, "shells are disabled", f"set {setting}")
     if not is_owner and allowed is None:
         why = "through this door only commands of the configuration are run"
         return _no(command, why, f"name it under `commands:`, or {_types_setting(kind)} allows it")

@@ -70,7 +70,7 @@ def ending_words(code: int | None, signal: str | None) -> str:
         name = signal_name(code - 128)
         what = SIGNALS.get(name, f"it was ended by {name}")
         return f"128 + {code - 128}: a shell tells so that {name} ended its command; {what}"
-    return "a code of the program itself; its documentation may tell"
+    return "defined by the program; see its documentation"
 
 
 def stage_hint(stage: str | None, reason: str, argv: tuple[str, ...], working_dir: str) -> str:

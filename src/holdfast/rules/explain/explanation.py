@@ -131,7 +131,7 @@ def why(facts: Evidence) -> str:
             return f"it has been asked to stop {since} ago and has not ended yet"
         case State.STOPPED:
             if facts.waiting_for:
-                return f"it is wanted, but waits for {listed(facts.waiting_for)}"
+                return f"it should run, but waits for {listed(facts.waiting_for)}"
             if facts.is_suppressed:
                 return f"it was stopped {since} ago because of trouble: {_reason(facts)}"
             if facts.stopped_because:
@@ -141,14 +141,14 @@ def why(facts: Evidence) -> str:
             return _why_failed(facts, since)
         case State.BACKOFF:
             ended = "ended" if facts.failures == 0 else "failed"
-            return f"it {ended} {since} ago ({_reason(facts)}) and waits to be started again"
+            return f"it {ended} {since} ago ({_reason(facts)}) and waits for its next start"
         case State.EXITED:
             return f"it ended by itself {since} ago, successfully ({_reason(facts)})"
 
 
 def _why_pending(facts: Evidence) -> str:
     if facts.waiting_for:
-        return f"it is wanted, but waits for {listed(facts.waiting_for)}"
+        return f"it should run, but waits for {listed(facts.waiting_for)}"
     declared = "it is declared"
     if not facts.spec.enabled:
         declared += " with enabled: false"
@@ -251,7 +251,7 @@ def next_step(facts: Evidence) -> str:
             return f"nothing, until `holdfast resume {facts.spec.name}`"
         case State.STOPPING:
             grace = duration(facts.spec.stop.grace)
-            then = "then it is started again" if _comes_back(facts) else "then it stays stopped"
+            then = "then it is restarted" if _comes_back(facts) else "then it stays stopped"
             return f"what is left of it after a grace of {grace} is killed; {then}"
         case _:
             return _next_of_rest(facts)
@@ -263,8 +263,8 @@ def _comes_back(facts: Evidence) -> bool:
 
 def _next_start(facts: Evidence) -> str:
     if facts.next_start_in is None:
-        return "it is started again as soon as all its old processes are gone"
-    words = f"it is started again in {duration(facts.next_start_in)}"
+        return "it is restarted as soon as all its old processes are gone"
+    words = f"restart in {duration(facts.next_start_in)}"
     if facts.start_failures:
         tries = facts.spec.start_retries + 1
         return f"{words}, attempt {facts.start_failures + 1} of {tries} to start it"
@@ -286,11 +286,11 @@ def _next_of_running(facts: Evidence) -> str:
     policy = facts.spec.restart_policy
     match policy:
         case "never":
-            words = "if it ends it is left so (restart_policy never)"
+            words = "if it ends, it stays ended (restart_policy never)"
         case "always":
-            words = "if it ends it is started again (restart_policy always)"
+            words = "if it ends, it is restarted (restart_policy always)"
         case _:
-            words = "if it fails it is started again (restart_policy on_failure)"
+            words = "if it fails, it is restarted (restart_policy on_failure)"
     if facts.health == "unhealthy" and (patience := _patience(facts)):
         words = f"nothing more is done about its health ({patience}); {words}"
     if facts.failures:
@@ -314,20 +314,21 @@ def _next_of_rest(facts: Evidence) -> str:
         return f"its schedule starts it in {duration(facts.next_scheduled_in)}"
     start = f"`holdfast start {facts.spec.name}` starts it"
     if facts.spec.schedule is not None and facts.desired is Desired.STOPPED:
-        return f"nothing, because its schedule is off; {start} and goes on with that"
+        return f"nothing, because its schedule is off; {start} and its schedule"
     match facts.state:
         case State.FAILED if facts.reason and "could not be killed" in facts.reason:
-            return "nothing, because a second instance must not run beside what is left"
+            return "nothing, because processes of the last run are still alive"
         case State.FAILED if facts.desired is Desired.STOPPED:
-            return f"nothing, because it is not wanted; {start}"
+            return f"nothing, because it was stopped; {start}"
         case State.FAILED if "(recovery of " in (facts.reason or ""):
             return f"nothing, because its recovery says so; {start}"
         case State.FAILED if (
             facts.is_suppressed and facts.start_failures > facts.spec.start_retries
         ):
-            return f"nothing: {_immediate_exits(facts.spec)}; {start} and counts anew"
+            return f"nothing: {_immediate_exits(facts.spec)}; {start} and resets the count"
         case State.FAILED if facts.is_suppressed:
-            return f"nothing, because it failed as often as it may; {start} and counts anew"
+            most = facts.spec.restart.max_restarts
+            return f"nothing: it reached max_restarts ({most}). {start} and resets the count"
         case State.FAILED if facts.spec.restart_policy == "never":
             return f"nothing, because its restart_policy is never; {start}"
         case State.FAILED:
@@ -338,7 +339,7 @@ def _next_of_rest(facts: Evidence) -> str:
             policy = facts.spec.restart_policy
             return f"nothing, because a success is no reason to restart (restart_policy {policy})"
         case _:
-            return f"nothing, because it is not wanted; {start}"
+            return f"nothing, because it was stopped; {start}"
 
 
 def _immediate_exits(spec: ServiceSpec) -> str:
@@ -347,8 +348,8 @@ def _immediate_exits(spec: ServiceSpec) -> str:
     words = f"an immediate exit (within start_seconds, {stay}) is a failed start"
     limit = f"after {spec.start_retries + 1} of them (start_retries {spec.start_retries})"
     if spec.restart_policy == "always":
-        return f"{words}, and {limit} even restart_policy always starts it no more"
-    return f"{words}, and {limit} it is started no more"
+        return f"{words}, and {limit} even restart_policy always no longer restarts it"
+    return f"{words}, and {limit} it is no longer restarted"
 
 
 def _failures(count: int) -> str:
@@ -375,7 +376,9 @@ def hints(facts: Evidence) -> list[str]:
         )
     if facts.is_outdated:
         name = facts.spec.name
-        found.append(f"it runs with an older declaration; `holdfast restart {name}` applies it")
+        found.append(
+            f"it is still running with the old configuration; `holdfast restart {name}` applies it"
+        )
     if has_failed and facts.stage is None:
         found.append(f"`holdfast logs {facts.spec.name} --tail 50` shows more of its output")
     return list(dict.fromkeys(hint for hint in found if hint))
@@ -383,10 +386,10 @@ def hints(facts: Evidence) -> list[str]:
 
 def _holder_words(holder: PortListener) -> str:
     if holder.pid is None:
-        return f"the port {holder.port} is called taken, but no process that we may see holds it"
+        return f"port {holder.port} is reported as taken, but by no process that this user can see"
     whose = f", of the service {holder.service}" if holder.service else ""
     name = f" ({holder.name}{whose})" if holder.name or whose else ""
-    return f"the port {holder.port} is held by pid {holder.pid}{name}"
+    return f"port {holder.port} is used by pid {holder.pid}{name}"
 
 
 def listed(items: Iterable[str]) -> str:

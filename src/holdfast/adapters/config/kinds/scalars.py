@@ -387,7 +387,7 @@ class SearchPattern(Expression):
 
     def convert(self, text: str) -> str:
         if not text:
-            raise ValueError("every line would do; write what a line of it says")
+            raise ValueError("this pattern matches every line; write part of the line you wait for")
         return super().convert(text)
 
     def schema(self) -> Schema:
