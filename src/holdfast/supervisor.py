@@ -45,6 +45,7 @@ from holdfast.engine.authority.lockdown import LockdownSwitch
 from holdfast.engine.authority.mode_followers import ModeFollowers
 from holdfast.engine.authority.modes import Modes
 from holdfast.engine.banners import BannerMemory
+from holdfast.engine.edited_configuration import EditedConfiguration
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.file_watches import FileWatches
 from holdfast.engine.gate.gate import Gate
@@ -318,6 +319,7 @@ class Supervisor:
             workflows=self._workflows,
             alerting=self._alerting,
             banners=self._banners,
+            edited_configuration=EditedConfiguration(self._link.kept, in_thread),
             preferences=self._preferences,
             tokens=self._tokens,
             sessions=self._sessions,

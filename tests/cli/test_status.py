@@ -40,7 +40,7 @@ def test_columns_are_aligned() -> None:
     """Each column begins at the same place in every line."""
     lines = render(
         answer(
-            web=service(),
+            web=service(cpu_percent=12.5, memory_mb=41.94),
             worker=service(
                 "backoff", reason="exit 1", next_start_in=8.2, restart_count=3, exit_code=1
             ),
@@ -49,9 +49,9 @@ def test_columns_are_aligned() -> None:
         None,
     )
     assert lines[:3] == [
-        "SERVICE  STATE    PID   UPTIME  RESTARTS  DETAIL",
-        "web      running  4242  3m12s   0",
-        "worker   backoff  -     -       3         exit 1, restarting in 8 s",
+        "SERVICE  STATE    PID   UPTIME  RESTARTS  CPU    MEMORY    DETAIL",
+        "web      running  4242  3m12s   0         12.5%  40.0 MiB",
+        "worker   backoff  -     -       3         -      -         exit 1, restarting in 8 s",
     ]
 
 
@@ -67,7 +67,7 @@ def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
     """Long reasons are cut or moved to their own line, never wrapped by the terminal."""
     reason = "entering directory /a/very/long/path/that/does/not/exist: No such file or directory"
     shown = render(answer(web=service("failed", reason=reason)), PLAIN, columns)
-    limit = max(columns, len("SERVICE  STATE    PID   UPTIME  RESTARTS"))
+    limit = max(columns, len("SERVICE  STATE    PID   UPTIME  RESTARTS  CPU  MEMORY"))
     assert max(map(len, shown)) <= limit
     assert any("entering" in line for line in shown)
 

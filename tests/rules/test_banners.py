@@ -30,6 +30,14 @@ def test_nothing_to_say() -> None:
     assert banners(BannerFacts(now=200.0)) == []
 
 
+def test_an_edited_file_is_named() -> None:
+    """It stays until a reload: nobody puts it away."""
+    (found,) = banners(BannerFacts(now=200.0, edited=["holdfast.yaml", ".env"]))
+    assert found.title == "holdfast.yaml, .env were edited after loading"
+    assert "holdfast reload" in found.hint
+    assert not found.is_dismissible
+
+
 def test_the_most_urgent_comes_first() -> None:
     """A lockdown, then what waits for a person, then failures, then what is under way."""
     facts = BannerFacts(

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import time
+from datetime import datetime, timezone
 
 import pytest
 
@@ -109,6 +110,11 @@ def test_tail_since_grep_run_stream(hold: Hold) -> None:
         lambda: [run["log_bytes"] > 0 for run in hold.json("runs", "web")["runs"]] == [True] * 2
     )
     assert text("--since", "1h").count("\n") == 6
+    second = hold.json("runs", "web")["runs"][0]["started_at"]
+    until = datetime.fromtimestamp(second, timezone.utc).isoformat()
+    assert text("--until", until).count("\n") == 3
+    assert text("--until", until, "-n", 1).strip() in ("needle", "err")
+    assert "leave one of them out" in hold.cli("logs", "-f", "--until", "1m", expect=2).stderr
     assert hold.raw("web", "--stream", "err") == b"err\nerr\n"
 
 

@@ -321,3 +321,28 @@ def test_config_is_what_a_reload_would_read() -> None:
         caller = {"token": (hold.state / "admin.token").read_text().strip(), "door": "rest"}
         others = hold.ask("config", caller=caller)["values"]
         assert [each["value"] for each in others if each["path"][-1] == "A"] == ["[hidden]"]
+
+
+def test_an_edited_file_is_noticed() -> None:
+    """status, start, restart and explain say so in a line, until the edit is applied or undone;
+    also under another supervisor."""
+    with Hold() as hold:
+        hold.services(web=sleeper())
+        hold.up()
+        file = hold.project / "holdfast.json"
+        text = file.read_text()
+        words = "holdfast.json was edited after loading"
+        assert words not in hold.cli("status").stdout
+        file.write_text(text.replace('"web"', '"web2"'))
+        wait_for(lambda: words in hold.cli("status").stdout)
+        for verb in ("start", "restart", "explain"):
+            said = hold.cli(verb, "web").stderr
+            assert words in said
+            assert "holdfast reload" in said
+        hold.kill_supervisor()
+        wait_for(lambda: words in hold.cli("status").stdout)
+        file.write_text(text)
+        assert words not in hold.cli("restart", "web").stderr
+        file.write_text(text.replace('"web"', '"web2"'))
+        hold.cli("reload")
+        wait_for(lambda: words not in hold.cli("status").stdout)

@@ -19,6 +19,7 @@ from holdfast.engine.admission.host_capacity import HostCapacity
 from holdfast.engine.alerts.alerting import Alerting
 from holdfast.engine.authority.authority import Authority
 from holdfast.engine.banners import BannerMemory
+from holdfast.engine.edited_configuration import EditedConfiguration
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.gate.gate import Gate
 from holdfast.engine.health.monitor import HealthMonitor
@@ -67,6 +68,7 @@ class Context(msgspec.Struct, kw_only=True, frozen=True, eq=False, weakref=True)
     workflows: WorkflowRunner
     alerting: Alerting
     banners: BannerMemory
+    edited_configuration: EditedConfiguration
     preferences: PreferenceStore
     tokens: Tokens
     sessions: Sessions

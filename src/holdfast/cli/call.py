@@ -12,7 +12,7 @@ from holdfast.cli.terminal.screen import Paint, paint_for, table, width
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.discovery import HUNG_SECONDS, connect
 from holdfast.system.places import Places, find_places
-from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.errors import HoldfastError, UsageError
 from holdfast.vocabulary.printable import json_text, printable_colours, printable_lines
 
 TYPE_CHECKING = False
@@ -60,6 +60,19 @@ def folder_of(given: str) -> str:
         raise UsageError(
             "the folder you are in was deleted", "cd to another one, or name it: holdfast -C FOLDER"
         ) from None
+
+
+def note_edits(call: Call) -> None:
+    """Say that the configuration was edited since it was loaded, and what applies it."""
+    if call.is_json:
+        return
+    try:
+        banners = call.ask("banners")["banners"]
+    except HoldfastError:
+        return  # only a note; what was asked for is done
+    for banner in banners:
+        if banner["id"] == "edited":
+            call.note(f"{banner['title']}: {banner['hint']}")
 
 
 class Call:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from holdfast.cli.call import Call
+from holdfast.cli.call import Call, note_edits
 from holdfast.cli.parser.verbs import Option, Verb
 from holdfast.cli.terminal import durations, screen
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     operands="[SERVICE]",
     most=1,
     options=(Option("--environment", "show the environment it is started with, without secrets"),),
-    commands=("explain",),
+    commands=("explain", "banners"),
     about=(
         "Tells what happened before, how the last run ended and what that means, its last\n"
         "lines, what changed in the configuration since the last good run, and hints.\n"
@@ -36,6 +36,7 @@ def explain(call: Call) -> int:
     if call.is_json:
         call.emit(result)
         return 0
+    note_edits(call)
     if lockdown := result.get("lockdown"):
         text = f"LOCKED DOWN: {lockdown['reason']}, by {lockdown['by']} (holdfast unlock)"
         call.say(call.paint(text, "red"))

@@ -28,6 +28,9 @@ from holdfast.system.places import lock_is_held
 from holdfast.vocabulary.errors import HoldfastError, NotFound, UnknownService, UsageError
 from holdfast.vocabulary.names import OWN_NAMES
 
+FOLLOWED_LINES = 20
+"""How many lines `-f` begins with, of each service."""
+
 
 class LogSelection(NamedTuple):
     """The part of a service's log that is shown."""
@@ -46,8 +49,9 @@ class LogSelection(NamedTuple):
     most=None,
     options=(
         Option("-f --follow", "go on with what they print from now on"),
-        Option("--since", "only what is newer: 10m, 2h, or a time", "TIME", "when"),
-        Option("-n --tail", "only the last lines of each service", "N", "number"),
+        Option("--since", "only what is newer: 10m, 2h, 14:00, or a date and time", "TIME", "when"),
+        Option("--until", "only what is older", "TIME", "when"),
+        Option("-n --tail", "only the last lines of each service; with -f 20", "N", "number"),
         Option("--grep", "only lines that match", "REGEX"),
         Option("--stream", "only standard output or error", choices=("out", "err")),
         Option("--run", "only this run (`holdfast runs SERVICE`)", "N", "number"),
@@ -60,10 +64,12 @@ class LogSelection(NamedTuple):
     examples=(
         ("holdfast logs -f", "follow everything"),
         ("holdfast logs web --since 10m --grep 'ERROR|WARN'", "what went wrong just now"),
+        ("holdfast logs web --since 14:00 --until 14:05", "what was printed at that time"),
         ("holdfast logs db --run 3 --raw > run3.log", "one run, byte for byte"),
     ),
 )
 def logs(call: Call) -> int:
+    _check_follow(call)
     if call.options.get("raw"):
         _check_raw(call)
     names = chosen_names(call)
@@ -184,7 +190,12 @@ def _part(call: Call, name: str, stream: Stream | None) -> LogSelection | None:
     if since is not None:
         start = max(start, reader.since(since))
     tail: int | None = call.options.get("tail")
-    if tail is not None and end is None and call.options.get("grep") is None:
+    if call.options.get("until") is not None:
+        place = reader.since(call.options["until"])
+        end = place.start if end is None else min(end, place.start)
+        if tail is not None and number is None and call.options.get("grep") is None:
+            start = Cursor(*map(max, start, reader.before(place, tail)))
+    elif tail is not None and end is None and call.options.get("grep") is None:
         start = Cursor(*map(max, start, reader.tail(tail, stream)))
     return LogSelection(name, reader, start, end, number)
 
@@ -303,6 +314,16 @@ def _raw(call: Call, parts: list[LogSelection], stream: Stream | None, *, follow
         if (service is None or is_over) and _is_run_over(call, parts):
             break
     return 0
+
+
+def _check_follow(call: Call) -> None:
+    """Refuse a following that ends in the past, and let one begin with the newest lines."""
+    if not call.options.get("follow"):
+        return
+    if "until" in call.options:
+        raise UsageError("-f goes on, --until ends", "leave one of them out")
+    if not call.options.keys() & {"tail", "since", "run", "grep", "raw"}:
+        call.options["tail"] = FOLLOWED_LINES
 
 
 def _check_raw(call: Call) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from holdfast.cli.call import note_edits
 from holdfast.cli.parser.verbs import NO_WAIT, SERVICES, TIMEOUT, Option, Verb
 from holdfast.client.discovery import SupervisorAway
 from holdfast.vocabulary.errors import UsageError
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
     operands=SERVICES,
     most=None,
     options=(NO_WAIT, TIMEOUT),
-    commands=("start",),
+    commands=("start", "banners"),
     about="Starting what runs is success. Without names, all are started.",
     examples=(("holdfast start web", "start one service"),),
 )
 def start(call: Call) -> int:
-    return report(call, _ask_for_starts(call, "start", services=call.operands))
+    result = _ask_for_starts(call, "start", services=call.operands)
+    note_edits(call)
+    return report(call, result)
 
 
 @Verb(
@@ -74,7 +77,7 @@ def stop(call: Call) -> int:
             "rest",
         ),
     ),
-    commands=("restart", "rolling_restart"),
+    commands=("restart", "rolling_restart", "banners"),
     about="Works without waiting for a back-off, and for a service that failed too often.",
     examples=(
         ("holdfast restart web", "restart one service"),
@@ -100,7 +103,9 @@ def restart(call: Call) -> int:
         raise UsageError(
             "--args and --env are for one service", "holdfast restart SERVICE --args ARG…"
         )
-    return report(call, _ask_for_starts(call, "restart", **fields))
+    result = _ask_for_starts(call, "restart", **fields)
+    note_edits(call)
+    return report(call, result)
 
 
 def _ask_for_starts(call: Call, command: str, **fields: Any) -> dict[str, Any]:

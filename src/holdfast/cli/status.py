@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-HEADS = ("SERVICE", "STATE", "PID", "UPTIME", "RESTARTS", "DETAIL")
+HEADS = ("SERVICE", "STATE", "PID", "UPTIME", "RESTARTS", "CPU", "MEMORY", "DETAIL")
 TREE_HEADS = ("SERVICE", "PID", "STATE", "MEMORY", "CPU", "COMMAND")
 HOLDFAST_HEADS = ("PROJECT", "STATE", "KEEPER", "SERVICES", "VERSION", "STATE FOLDER")
 BANNER_HEADS = ("ID", "SEVERITY", "WHAT")
@@ -147,12 +147,15 @@ def sentence_of(banner: dict[str, Any]) -> str:
 
 def row_of(name: str, service: dict[str, Any]) -> tuple[str, ...]:
     pid, restarts = service.get("pid"), service.get("restart_count", 0)
+    cpu, memory = service.get("cpu_percent"), service.get("memory_mb")
     return (
         name,
         service["status"],
         "-" if pid is None else str(pid),
         durations.show(service.get("uptime")),
         "-" if restarts is None else str(restarts),
+        "-" if cpu is None else f"{cpu:.1f}%",
+        "-" if memory is None else durations.show_size(memory * 1e6),
         detail_of(service),
     )
 

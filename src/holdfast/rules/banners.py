@@ -23,6 +23,7 @@ from holdfast.vocabulary.workflows import UnderWay
 
 MOST_FAILURES = 5
 """Failures with a banner of their own; the rest is counted."""
+EDITED = "edited"
 LOOP_COUNT = 3
 """So many crashes are a loop."""
 _ORDER: tuple[BannerKind, ...] = (
@@ -68,6 +69,8 @@ class BannerFacts(msgspec.Struct, frozen=True, kw_only=True):
     alerts: Sequence[Alert] = ()
     under_way: Sequence[UnderWay] = ()
     rolling: RollingProgress | None = None
+    edited: Sequence[str] = ()
+    """Files of the configuration that differ from what was loaded."""
     outdated: Sequence[str] = ()
     """Services whose process was started with an older declaration."""
     unrecorded: str | None = None
@@ -129,6 +132,8 @@ def _of_all(facts: BannerFacts) -> list[Banner]:
         )
     if facts.unclaimed:
         found.append(_unclaimed(facts.unclaimed))
+    if facts.edited:
+        found.append(_edited(facts.edited))
     if facts.outdated:
         found.append(_outdated(facts.outdated))
     return found
@@ -145,6 +150,17 @@ def _unclaimed(processes: Sequence[dict[str, Any]]) -> Banner:
         title=f"{len(processes)} process{plural} to no service",
         detail=listed + more,
         hint="holdfast down",
+    )
+
+
+def _edited(files: Sequence[str]) -> Banner:
+    plural = "were" if len(files) > 1 else "was"
+    return Banner(
+        id=EDITED,
+        kind="configuration",
+        severity="info",
+        title=f"{', '.join(files)} {plural} edited after loading",
+        hint="`holdfast plan` shows what differs, `holdfast reload` applies it",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -36,7 +37,11 @@ def test_durations_are_shown(seconds: float | None, shown: str) -> None:
 
 
 def test_moments() -> None:
-    """A moment is a duration ago, or an ISO time."""
+    """A moment is a duration ago, a time of the last 24 hours, or an ISO time."""
+    before = datetime.now().astimezone() - timedelta(minutes=2)
+    assert durations.parse_when(f"{before:%H:%M:%S}") == pytest.approx(time.time() - 120, abs=5)
+    later = datetime.now().astimezone() + timedelta(minutes=2)
+    assert durations.parse_when(f"{later:%H:%M}") < time.time() - 23 * 3600
     assert durations.parse_when("10m") == pytest.approx(time.time() - 600, abs=5)
     assert durations.parse_when("2001-09-09T01:46:40Z") == 1e9
     with pytest.raises(ValueError, match="not a time"):

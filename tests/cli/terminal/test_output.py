@@ -39,7 +39,9 @@ def test_pieces_are_joined(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     printer.end_line()
     printer.end_line()
     printer.flush()
-    shown = capsysbinary.readouterr().out.decode().splitlines(keepends=True)
+    captured = capsysbinary.readouterr()
+    assert captured.err == b"a | -- lost: 7 bytes were not recorded --\n"
+    shown = captured.out.decode().splitlines(keepends=True)
     assert [it.rstrip(" \n") for it in shown] == [
         "a | one two three",
         "a | long",
@@ -49,7 +51,6 @@ def test_pieces_are_joined(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
         "a | left",
         "a | by the next run",
         "a | lost",
-        "a | -- lost: 7 bytes were not recorded --",
         "a | said",
         "b | -- it ended",
         "a | last",

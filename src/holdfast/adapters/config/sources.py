@@ -40,6 +40,14 @@ def note_source(sources: dict[str, str], path: str, data: bytes | None) -> None:
         sources[path] = "changed while it was read"
 
 
+def digest_now(path: str) -> str:
+    """Return the digest of a file as it is now, as `note_source` records it."""
+    try:
+        return sha256(read_content(path, LARGEST_ENV_FILE)).hexdigest()
+    except OSError:
+        return ABSENT
+
+
 def remedy_for(error: OSError) -> str:
     """Return what to do about a file that cannot be read."""
     match error:

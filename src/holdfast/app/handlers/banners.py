@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from holdfast.app.context import Context
@@ -11,9 +12,12 @@ from holdfast.vocabulary.banners import Banner, Banners, BannersResult, DismissB
 from holdfast.vocabulary.command import Done
 from holdfast.vocabulary.errors import NotFound, Refused
 
+EDITED_PATIENCE_SECONDS = 1.0
+
 
 @handles(Banners)
-def banners(context: Context, command: Banners) -> BannersResult:
+async def banners(context: Context, command: Banners) -> BannersResult:
+    await context.edited_configuration.refresh(EDITED_PATIENCE_SECONDS)
     found = current_banners(context)
     if command.services:
         names = frozenset(context.roster.names(command.services))
@@ -43,7 +47,18 @@ def current_banners(context: Context) -> list[Banner]:
     unrecorded, unclaimed = context.store.database.failing, context.log_sizes.unclaimed
     lockdown, waiting = authority.lockdown.now, len(authority.approvals.waiting)
     notices = memory.notices()
-    something = (alerts, under_way, outdated, unrecorded, unclaimed, lockdown, waiting, notices)
+    edited = context.edited_configuration.files
+    something = (
+        alerts,
+        under_way,
+        edited,
+        outdated,
+        unrecorded,
+        unclaimed,
+        lockdown,
+        waiting,
+        notices,
+    )
     if memory.rolling is None and not any(something):
         return []
     from holdfast.rules import banners as rules
@@ -56,6 +71,7 @@ def current_banners(context: Context) -> list[Banner]:
             alerts=alerts,
             under_way=under_way,
             rolling=memory.rolling,
+            edited=[os.path.basename(path) for path in edited],
             outdated=outdated,
             unrecorded=unrecorded,
             unclaimed=unclaimed or (),

@@ -69,7 +69,7 @@ def status(context: Context, command: Status) -> WrittenStatus | Awaitable[Writt
 
 
 async def _refreshed_status(context: Context, command: Status) -> WrittenStatus:
-    await context.log_sizes.refresh()
+    await asyncio.gather(context.log_sizes.refresh(), context.edited_configuration.refresh())
     return _status(context, command)
 
 

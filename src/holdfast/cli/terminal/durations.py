@@ -33,17 +33,22 @@ def parse_place(text: str) -> float:
 
 
 def parse_when(text: str) -> float:
-    """Unix seconds of a moment: a duration ago, or a local time in ISO form."""
+    """Unix seconds of a moment: a duration ago, or a local time, of today or in ISO form."""
     try:
         return time.time() - parse(text)
     except ValueError:
         pass
-    from datetime import datetime
+    from datetime import datetime, timedelta
+    from datetime import time as time_of_day
 
     try:
+        if len(text) <= len("hh:mm:ss"):
+            now = datetime.now().astimezone()
+            moment = datetime.combine(now, time_of_day.fromisoformat(text)).astimezone()
+            return (moment if moment <= now else moment - timedelta(days=1)).timestamp()
         return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
     except ValueError:
-        raise ValueError("not a time; write 10m, 2h or 2030-01-31T12:00") from None
+        raise ValueError("not a time; write 10m, 2h, 14:00 or 2030-01-31T12:00") from None
 
 
 def show(seconds: float | None) -> str:

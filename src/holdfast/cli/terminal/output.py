@@ -85,11 +85,17 @@ class Printer:
         elif self.style.is_json:
             self._out.write(_json_line(service, entry))
         elif isinstance(entry, Note):
-            self.end_line()
-            text = self.style.paint(f"-- {note_text(entry)} --", "dim")
-            self._out.write(self._head(service, entry.time) + text.encode() + b"\n")
+            self._show_note(service, entry)
         else:
             self._show_line(service, entry)
+
+    def _show_note(self, service: str, note: Note) -> None:
+        """Say what is missing here on standard error, because no service printed it."""
+        self.end_line()
+        self.flush()
+        text = self.style.paint(f"-- {note_text(note)} --", "dim")
+        sys.stderr.buffer.write(self._head(service, note.time) + text.encode() + b"\n")
+        sys.stderr.buffer.flush()
 
     def _show_block(self, service: str, block: LineBlock) -> None:
         source = (service, block.stream, block.run)
