@@ -67,7 +67,7 @@ def test_following_over_replacements(hold: Hold) -> None:
     hold.services(web=[PYTHON, "-I", "-S", "-c", TALK, str(stop)])
     hold.up()
     verbs = [
-        ("logs", "-f", "web", "--no-prefix"),
+        ("logs", "-f", "web", "--no-prefix", "--since", "1h"),
         ("logs", "-f", "web", "--raw"),
         ("events", "-f", "--since", 0, "--json"),
     ]

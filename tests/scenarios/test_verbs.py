@@ -94,12 +94,15 @@ def test_run_wait_in_json(hold: Hold) -> None:
 
 
 def test_run_never_takes_another_program_for_its_own(hold: Hold) -> None:
-    """A name under which another program runs, or that the configuration has, is refused."""
+    """What nobody named gets a name that is free; a chosen name that another has is refused."""
     hold.services(web=quick())
     hold.up()
     hold.cli("run", "--", "sleep", "300")
     assert "already running" in hold.cli("run", "--", "sleep", "300").stdout
-    done = hold.cli("run", "--wait", "--", "sleep", "301", expect=1)
+    assert "sleep-2: started" in hold.cli("run", "--", "sleep", "301").stdout
+    assert "sleep-2: already running" in hold.cli("run", "--", "sleep", "301").stdout
+    assert "web-2: started" in hold.cli("run", "--no-wait", "--", "sh", "web").stdout
+    done = hold.cli("run", "--name", "sleep", "--wait", "--", "sleep", "301", expect=1)
     assert "sleep runs another program" in done.stderr
     assert "choose another name" in done.stderr
     hold.cli("stop", "sleep", "web")

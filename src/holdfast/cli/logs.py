@@ -317,12 +317,12 @@ def _raw(call: Call, parts: list[LogSelection], stream: Stream | None, *, follow
 
 
 def _check_follow(call: Call) -> None:
-    """Refuse a following that ends in the past, and let one begin with the newest lines."""
+    """Refuse a following that ends in the past. For people, one begins with the newest lines."""
     if not call.options.get("follow"):
         return
     if "until" in call.options:
         raise UsageError("-f goes on, --until ends", "leave one of them out")
-    if not call.options.keys() & {"tail", "since", "run", "grep", "raw"}:
+    if not call.options.keys() & {"tail", "since", "run", "grep", "raw", "json"}:
         call.options["tail"] = FOLLOWED_LINES
 
 

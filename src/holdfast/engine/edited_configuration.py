@@ -14,13 +14,15 @@ from typing import Any
 import msgspec
 
 from holdfast.adapters import keeper_memory
-from holdfast.adapters.config.sources import digest_now
+from holdfast.adapters.file_digests import digest_now
 from holdfast.adapters.own_log import logger
 from holdfast.vocabulary.readers import reader
 
 _decode = reader(dict[str, str])
 _log = logger("edited_configuration")
 PATIENCE_SECONDS = 0.015
+_LARGEST = 1024 * 1024
+"""The parser refuses a larger file."""
 Stamp = tuple[int, int, int]
 
 
@@ -65,7 +67,7 @@ class EditedConfiguration:
         stamp = _stamp(path)
         known = self._digests.get(path)
         if known is None or known[0] != stamp:
-            known = self._digests[path] = (stamp, digest_now(path))
+            known = self._digests[path] = (stamp, digest_now(path, _LARGEST))
         return known[1]
 
 

@@ -26,11 +26,11 @@ from holdfast.adapters.config.kinds.kind import Reading
 from holdfast.adapters.config.problems import Problem
 from holdfast.adapters.config.sources import (
     note_source,
-    read_content,
     read_env_file,
     remedy_for,
     resolve_path,
 )
+from holdfast.adapters.file_digests import read_content
 from holdfast.system.places import CONFIG_NAMES, OVERRIDE_NAMES
 
 DOTENV = ".env"

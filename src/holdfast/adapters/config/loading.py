@@ -42,7 +42,8 @@ from holdfast.adapters.config.keys.services import (
 from holdfast.adapters.config.kinds.blocks import Values
 from holdfast.adapters.config.kinds.kind import OverrideOrigin, Reading, ScalarKind
 from holdfast.adapters.config.problems import COMMAND_LINE, Problem, make_error
-from holdfast.adapters.config.sources import note_source, read_content, remedy_for, resolve_path
+from holdfast.adapters.config.sources import note_source, remedy_for, resolve_path
+from holdfast.adapters.file_digests import read_content
 from holdfast.rules.authority import tokens
 from holdfast.rules.secrets import secret_values
 from holdfast.system.places import how_to_write

@@ -1,51 +1,26 @@
-"""The files that a configuration is read from: their bytes, their digests, their variables.
+"""The files that a configuration is read from: their digests, their variables.
 
-Reading is bounded and never waits for a writer. Files of NAME=VALUE lines, which `env_file` names,
-may have comments, `export`, single and double quotes (with \\n, \\t, \\" and \\\\ in double ones,
-also over several lines). Nothing in them is expanded, and their values never appear in problems.
+Files of NAME=VALUE lines, which `env_file` names, may have comments, `export`, single and double
+quotes (with \\n, \\t, \\" and \\\\ in double ones, also over several lines). Nothing in them is
+expanded, and their values never appear in problems.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-import stat
 from collections.abc import Mapping
-from hashlib import sha256
 
 from holdfast.adapters.config.problems import Problem
+from holdfast.adapters.file_digests import digest_of, read_content
 from holdfast.system.patterns import pattern
-
-
-def read_content(path: str, most: int) -> bytes:
-    """Return the bytes of a file, or `most` + 1 of a larger one; raises OSError.
-
-    A pipe is refused, because reading it could wait for a writer.
-    """
-    with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
-        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is a pipe, not a file")
-        return file.read(most + 1)
-
-
-ABSENT = "absent"
-"""Stands for the digest of an optional file that does not exist."""
 
 
 def note_source(sources: dict[str, str], path: str, data: bytes | None) -> None:
     """Record the digest of a file. A file that changed between two reads gets no digest."""
-    digest = ABSENT if data is None else sha256(data).hexdigest()
+    digest = digest_of(data)
     if sources.setdefault(path, digest) != digest:
         sources[path] = "changed while it was read"
-
-
-def digest_now(path: str) -> str:
-    """Return the digest of a file as it is now, as `note_source` records it."""
-    try:
-        return sha256(read_content(path, LARGEST_ENV_FILE)).hexdigest()
-    except OSError:
-        return ABSENT
 
 
 def remedy_for(error: OSError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from typing import Any
@@ -51,7 +52,7 @@ from holdfast.vocabulary.holdfast import (
     Upgrade,
     UpResult,
 )
-from holdfast.vocabulary.names import OWN_NAMES, SERVICE_NAME_RULE, is_service_name
+from holdfast.vocabulary.names import SERVICE_NAME_RULE, is_service_name
 from holdfast.vocabulary.services import Outcomes
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.specs.settings import Configuration
@@ -214,7 +215,7 @@ def _apply(
 async def run(context: Context, command: Run, actor: Actor) -> RunResult:
     if not command.argv:
         raise UsageError("there is no command to run", "holdfast run -- COMMAND ARG…")
-    name = command.service or _name_of(command.argv)
+    name = command.service or _free_name(context, command)
     if not is_service_name(name):
         raise UsageError(f'"{name}" cannot be the name of a service', SERVICE_NAME_RULE)
     context.shutdown.check_not_begun()
@@ -286,10 +287,26 @@ def _environment(context: Context, command: Run, actor: Actor) -> dict[str, str]
     return {**(said.environment if said is not None else {}), **command.environment}
 
 
-def _name_of(argv: list[str]) -> str:
-    word = os.path.basename(argv[0]).lower()
-    name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in word)
-    return name.removeprefix(OWN_NAMES).strip("._-")[:63] or "command"
+def _free_name(context: Context, command: Run) -> str:
+    """Return a name for what nobody named: its own, with a number if something else has that.
+    What runs already is found under its name."""
+    from holdfast.rules.run_names import name_of, numbered
+
+    base = name_of(command.argv)
+    names = (numbered(base, number) for number in itertools.count(1))
+    return next(name for name in names if _may_have(context, command, name))
+
+
+def _may_have(context: Context, command: Run, name: str) -> bool:
+    runner = context.roster.runners.get(name)
+    if runner is None:
+        return True
+    spec = runner.declaration.spec
+    if spec.origin != "run":
+        return False
+    folder = os.path.join(context.project or "/", command.working_dir)
+    is_same = (spec.argv, spec.working_dir) == (tuple(command.argv), folder)
+    return is_same or runner.run is None
 
 
 @handles(Adopt)

@@ -16,7 +16,8 @@ from holdfast.adapters.config.interpolation import (
 )
 from holdfast.adapters.config.kinds.kind import Kind, Reading, ScalarKind, Schema
 from holdfast.adapters.config.problems import repeat_safely
-from holdfast.adapters.config.sources import note_source, read_content, resolve_path
+from holdfast.adapters.config.sources import note_source, resolve_path
+from holdfast.adapters.file_digests import read_content
 from holdfast.rules.workflows import SHELL_WORDS
 
 WORD: Schema = {"type": ["string", "number", "boolean"]}
