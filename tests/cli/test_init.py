@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.adapters.config import load
-from holdfast.cli.init import write_config
+from holdfast.cli.init import ASSISTANTS, write_config
 from holdfast.cli.main import main
 from holdfast.vocabulary.errors import Failed, UsageError
 from holdfast.vocabulary.specs.services import ServiceSpec
+from tests.cli.person import AtTerminal
+from tests.harness import PYTHON
 
 RAILS = {"bin/rails": "#!ruby", "Gemfile": "gem 'rails'", "package.json": '{"scripts":{"dev":"x"}}'}
 
@@ -279,3 +281,37 @@ def test_a_configuration_of_another_supervisor(
     assert "ecosystem.config.js is left out" in told.err
     services = load(str(tmp_path / "holdfast.yaml"), environ={}).services
     assert list(services) == ["worker", "page"]
+
+
+def test_a_procfile_keeps_its_port_and_variables(tmp_path: Path) -> None:
+    """As foreman: PORT is told, and .env is for the processes."""
+    files = {"Procfile": "web: serve $PORT\nworker: work\n", ".env": "GREETING=hello\n"}
+    services = made(tmp_path, files)
+    assert services["web"].env["GREETING"] == "hello"
+    assert services["worker"].env["GREETING"] == "hello"
+    assert services["web"].ports == {"port": 5000}
+    assert not services["worker"].ports
+
+
+@pytest.mark.parametrize("answers", ["none", "files", "programs", "all"])
+def test_what_assistants_may_do_is_chosen(tmp_path: Path, answers: str) -> None:
+    """Only what was allowed is in the file; nothing that would always refuse is offered."""
+    path = write_config(str(tmp_path), choose_rights=lambda: ASSISTANTS[answers]).path
+    settings = load(path, environ={}).settings
+    assert settings.mcp.run is (answers in ("programs", "all"))
+    assert settings.mcp.changes_files is (answers in ("files", "all"))
+
+
+def test_a_person_is_asked_about_assistants(tmp_path: Path) -> None:
+    """At a terminal, after everything else is known to work."""
+    command = [PYTHON, "-m", "holdfast", "init"]
+    person = AtTerminal(command, tmp_path, {**os.environ, "HOME": str(tmp_path)})
+    person.see(b"change files of this project? [y/N]")
+    person.type(b"y\n")
+    person.see(b"run programs here, as you could? [y/N]")
+    person.type(b"\n")
+    person.see(b"look at it, then")
+    assert person.exit_code() == 0
+    text = (tmp_path / "holdfast.yaml").read_text()
+    assert "\nfiles: {roots" in text
+    assert "\n# mcp: {run" in text

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -21,10 +22,32 @@ BELOW = ("frontend", "client", "web", "backend", "server", "api")
 LARGEST_READ = 256 * 1024
 
 
+class AssistantRights(NamedTuple):
+    """What assistants may do beside looking, starting and stopping."""
+
+    files: bool = False
+    programs: bool = False
+
+
+ASSISTANTS = {
+    "none": AssistantRights(),
+    "files": AssistantRights(files=True),
+    "programs": AssistantRights(programs=True),
+    "all": AssistantRights(files=True, programs=True),
+}
+
+
 @Verb(
     "init",
     "Write a commented holdfast.yaml for this folder",
-    options=(Option("--force", "replace the configuration that is there"),),
+    options=(
+        Option("--force", "replace the configuration that is there"),
+        Option(
+            "--assistants",
+            "what AI assistants may do beside looking, starting and stopping; asked at a terminal",
+            choices=tuple(ASSISTANTS),
+        ),
+    ),
     about=(
         "Recognises what is in the folder: Procfile, package.json scripts, manage.py …\n"
         "A configuration of another supervisor is taken over as `holdfast import` does it.\n"
@@ -33,12 +56,19 @@ LARGEST_READ = 256 * 1024
     examples=(
         ("holdfast init", "write holdfast.yaml, then look at it and run `holdfast up`"),
         ("holdfast init -c dev.yaml", "write another file beside it"),
+        ("holdfast init --assistants files", "assistants may change files of this project"),
     ),
 )
 def init(call: Call) -> int:
     option = call.options.get("config")
     named = option or call.environ.get("HOLDFAST_CONFIG")
-    result = write_config(call.folder, force=bool(call.options.get("force")), name=named)
+    assistants = call.options.get("assistants")
+    result = write_config(
+        call.folder,
+        force=bool(call.options.get("force")),
+        name=named,
+        choose_rights=lambda: ASSISTANTS[assistants] if assistants else _ask_rights(call),
+    )
     if call.is_json:
         call.emit(
             {
@@ -60,6 +90,23 @@ def init(call: Call) -> int:
     return 0
 
 
+def _ask_rights(call: Call) -> AssistantRights:
+    """Ask at the terminal, if there is one; without an answer assistants may do nothing more."""
+    if call.is_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return AssistantRights()
+    questions = (
+        "May AI assistants that you connect change files of this project? [y/N] ",
+        "May they run programs here, as you could? [y/N] ",
+    )
+    return AssistantRights(*[_is_yes(question) for question in questions])
+
+
+def _is_yes(question: str) -> bool:
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 class DetectedService(NamedTuple):
     """A service that a folder seems to have, and the file that says so."""
 
@@ -68,6 +115,8 @@ class DetectedService(NamedTuple):
     source: str
     is_shell: bool = False
     depends_on: tuple[str, ...] = ()
+    port: int | None = None
+    env_file: str | None = None
 
 
 class InitResult(NamedTuple):
@@ -83,11 +132,18 @@ class InitResult(NamedTuple):
         return self.path
 
 
-def write_config(folder: str, *, force: bool = False, name: str | None = None) -> InitResult:
+def write_config(
+    folder: str,
+    *,
+    force: bool = False,
+    name: str | None = None,
+    choose_rights: Callable[[], AssistantRights] = AssistantRights,
+) -> InitResult:
     """Write a configuration for the folder that it is in; `name` is its path from this one,
     holdfast.yaml by default.
 
-    An existing configuration is only replaced with `force`.
+    An existing configuration is only replaced with `force`. What assistants may do is asked only
+    when the file can be written.
     """
     path = os.path.abspath(os.path.join(folder, name or CONFIG_NAMES[0]))
     if not path.endswith((".yaml", ".yml")):
@@ -112,6 +168,7 @@ def write_config(folder: str, *, force: bool = False, name: str | None = None) -
         names = tuple(found.name for found in services)
     else:
         text, sources, names = taken_over
+    text += rights_text(choose_rights())
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         with open(temporary, "x", encoding="utf-8") as file:
@@ -169,7 +226,7 @@ def detect_services(folder: str, notes: list[str]) -> list[DetectedService]:
 
 
 def from_procfile(folder: str, notes: list[str]) -> list[DetectedService]:
-    from holdfast.migration.procfile import read_lines
+    from holdfast.migration.procfile import port_of, read_lines
 
     for file in ("Procfile.dev", "Procfile"):
         lines, left_out = read_lines(read(folder, file))
@@ -177,7 +234,14 @@ def from_procfile(folder: str, notes: list[str]) -> list[DetectedService]:
             f"{file}, line {number} is left out: {why}" for number, why in sorted(left_out.items())
         ]
         if lines:
-            return [from_line(line.name, line.command, file) for line in lines]
+            env_file = ".env" if os.path.exists(os.path.join(folder, ".env")) else None
+            return [
+                from_line(line.name, line.command, file)._replace(
+                    port=port_of(place) if "PORT" in line.command or line.name == "web" else None,
+                    env_file=env_file,
+                )
+                for place, line in enumerate(lines)
+            ]
     return []
 
 
@@ -394,6 +458,21 @@ def config_text(project: str, services: list[DetectedService]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def rights_text(rights: AssistantRights) -> str:
+    """The part of the file about assistants; as a comment where they may do nothing more."""
+    files = "files: {roots: {project: {path: ., write: true}}}"
+    programs = "mcp: {run: true, send: true}"
+    return "\n".join(
+        [
+            "",
+            "# What AI assistants may do, beside looking, starting and stopping:",
+            f"{'' if rights.files else '# '}{files}  # change files of this project",
+            f"{'' if rights.programs else '# '}{programs}  # run programs, type into services",
+            "",
+        ]
+    )
+
+
 def folder_of(found: DetectedService) -> str | None:
     below = os.path.dirname(found.source)
     return below if below and below == found.name else None
@@ -406,6 +485,11 @@ def service_lines(found: DetectedService, folder: str | None, *, is_first: bool)
         lines.append("    shell: true")
     if folder:
         lines.append(f"    working_dir: {folder}")
+    if found.port:
+        lines.append("    # The service is told this as PORT; auto takes any free port.")
+        lines.append(f"    port: {found.port}")
+    if found.env_file:
+        lines.append(f"    env_file: {found.env_file}")
     if is_first:
         lines += [
             "    # working_dir: ./somewhere       # relative to this file",

@@ -43,6 +43,11 @@ def read_lines(text: str) -> tuple[list[ProcfileLine], dict[int, str]]:
     return list(found.values()), left_out
 
 
+def port_of(place: int) -> int:
+    """Return the port that foreman tells a process: they are a hundred apart."""
+    return 5000 + 100 * place
+
+
 def recognises(name: str, text: str) -> bool:
     if os.path.basename(name).startswith("Procfile"):
         return True
@@ -58,8 +63,7 @@ def read(path: str, text: str) -> Findings:
     folder = os.path.dirname(path)
     lines, left_out = read_lines(text)
     for place, line in enumerate(lines):
-        # foreman tells every process a port, a hundred apart.
-        keys = {**command_keys(line.command), "port": 5000 + 100 * place}
+        keys = {**command_keys(line.command), "port": port_of(place)}
         found.add(line.name, keys, line.number)
     for number, why in left_out.items():
         found.lose(number, "left out", why)

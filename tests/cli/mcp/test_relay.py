@@ -18,7 +18,13 @@ import pytest
 from holdfast import __version__
 from tests.harness import PYTHON
 
-OFFER = {"read_only": False, "toolsets": ["process", "files"], "run": False, "send": False}
+OFFER = {
+    "read_only": False,
+    "toolsets": ["process", "files"],
+    "run": False,
+    "send": False,
+    "changes_files": True,
+}
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"x": 1}}
 
 

@@ -74,6 +74,16 @@ def test_what_is_offered_is_narrowed() -> None:
     looking = offered(McpSpec(run=True, send=True, read_only=True))
     assert set(looking) == {"status", "logs", "wait", "read", "search", "git"}
     assert set(offered(McpSpec(toolsets=("git",)))) == {"git", "git_change"}
+    hands_off = offered(McpSpec(changes_files=False))
+    assert not {"edit", "write", "git_change"} & set(hands_off)
+    assert {"read", "search", "git"} <= set(hands_off)
+
+
+def test_what_can_be_brought_back_is_not_called_destructive() -> None:
+    """A client asks its user before destructive tools: these hints are honest."""
+    hints = {tool.name: tool.described()["annotations"].get("destructiveHint") for tool in TABLE}
+    assert {name for name, hint in hints.items() if hint} == {"run", "send", "git_change"}
+    assert {name for name, hint in hints.items() if hint is False} == {"control", "edit", "write"}
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -49,6 +49,8 @@ from holdfast.rules.secrets import secret_values
 from holdfast.system.places import how_to_write
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.names import OWN_NAMES, closest
+from holdfast.vocabulary.specs.files import FilesSpec
+from holdfast.vocabulary.specs.mcp import McpSpec
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.specs.settings import Configuration, Settings, Template
 
@@ -239,6 +241,9 @@ def _build(
     }
     if reading.problems:
         raise make_error(reading.problems, reading.file)
+    files: FilesSpec = fields.get("files", FilesSpec())
+    may_write = any(root.write for root in files.roots)
+    fields["mcp"] = msgspec.structs.replace(fields.get("mcp", McpSpec()), changes_files=may_write)
     if reading.dotenv:
         hidden = secret_values(reading.dotenv)
         fields["secrets"] = tuple(dict.fromkeys((*fields.get("secrets", ()), *hidden)))

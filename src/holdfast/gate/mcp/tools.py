@@ -29,6 +29,8 @@ class Tool(NamedTuple):
     work: Work
     about: str
     commands: tuple[str, ...]
+    is_reversible: bool = False
+    """Whether the same tool, or another of this table, brings back what it changes."""
 
     @property
     def name(self) -> str:
@@ -48,7 +50,9 @@ class Tool(NamedTuple):
 
     @property
     def setting(self) -> str | None:
-        """The setting that must be on for it to be offered. Such a tool reaches out of Holdfast."""
+        """What must be allowed for it to be offered: without that it always refuses."""
+        if self.toolset in ("files", "git") and not self.only_reads:
+            return "changes_files"
         return self.main_command.mcp_setting
 
     @property
@@ -64,8 +68,8 @@ class Tool(NamedTuple):
         hints: dict[str, Any] = {"readOnlyHint": self.only_reads}
         if not self.only_reads:
             is_idempotent = all(command.repeatable for command in self._changing())
-            hints |= {"destructiveHint": True, "idempotentHint": is_idempotent}
-        hints["openWorldHint"] = self.setting is not None
+            hints |= {"destructiveHint": not self.is_reversible, "idempotentHint": is_idempotent}
+        hints["openWorldHint"] = self.main_command.mcp_setting is not None
         return {
             "name": self.name,
             "description": self.about,
@@ -91,6 +95,7 @@ TABLE: tuple[Tool, ...] = (
         "Start (joins what runs already), stop, restart, pause or signal services. A failure "
         "tells exit code, reason and last lines.",
         ("start", "stop", "restart", "pause", "resume", "signal", "status"),
+        is_reversible=True,
     ),
     Tool(
         processes.logs,
@@ -126,11 +131,13 @@ TABLE: tuple[Tool, ...] = (
         "Replace pieces of a file, or apply a patch to several files (all or nothing), or take a "
         "change back; tells diff, etag and how to undo.",
         ("edit_file", "apply_patch", "undo_files"),
+        is_reversible=True,
     ),
     Tool(
         files.write,
         "Make a file, or replace it whole.",
         ("write_file",),
+        is_reversible=True,
     ),
     Tool(
         files.search,

@@ -22,6 +22,8 @@ class McpSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The only beginnings of command lines that they may run. None: no limit."""
     send: bool = False
     """Whether assistants may type into services."""
+    changes_files: bool = True
+    """Whether a folder may be written below. Otherwise tools that change files always refuse."""
     supervised: bool = False
     """Whether processes that Holdfast runs may use more than the tools that only read."""
     legacy_sse: bool = False
@@ -38,6 +40,7 @@ class McpSpec(msgspec.Struct, frozen=True, kw_only=True):
             "toolsets": list(self.toolsets),
             "run": self.run,
             "send": self.send,
+            "changes_files": self.changes_files,
             "tools": self.tools,
             "tools_budget": self.tools_budget,
         }

@@ -101,7 +101,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     policies: tuple[PolicySpec, ...] = ()
     filters: FilterSpec | None = None
     rate_limit: RateLimit = RateLimit()
-    mcp: McpSpec = McpSpec()
+    mcp: McpSpec = McpSpec(changes_files=False)
     mcp_servers: dict[str, McpServerSpec] = {}
     secrets: tuple[str, ...] = ()
     """Further secrets: names of variables, or values."""
