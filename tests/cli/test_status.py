@@ -55,6 +55,12 @@ def test_columns_are_aligned() -> None:
     ]
 
 
+def test_every_restart_is_shown_by_cause() -> None:
+    """Not only the automatic ones in a row, which the policy counts."""
+    one = service(restart_count=2, restarts={"failure": 4, "request": 1})
+    assert "5 (4 failure, 1 request)" in render(answer(web=one), PLAIN, None)[1]
+
+
 def test_a_reason_that_says_it_all_is_not_repeated() -> None:
     """The time to the next start is told once."""
     reason = "exit 1, restarting in 8 s (attempt 3 of 10)"

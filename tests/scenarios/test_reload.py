@@ -346,3 +346,27 @@ def test_an_edited_file_is_noticed() -> None:
         file.write_text(text.replace('"web"', '"web2"'))
         hold.cli("reload")
         wait_for(lambda: words not in hold.cli("status").stdout)
+
+
+def test_every_restart_is_counted_by_its_cause() -> None:
+    """By request, after a failure, by a reload; kept over the supervisor's death and `down`."""
+    with Hold() as hold:
+        hold.services(web=sleeper(restart={"delay": "0s"}))
+        hold.up()
+        assert "restarts" not in hold.service("web")
+        hold.cli("restart", "web")
+        assert hold.service("web")["restarts"] == {"request": 1}
+        kill_9(hold.service("web")["pid"])
+        wait_for(lambda: hold.service("web").get("restarts") == {"request": 1, "failure": 1})
+        hold.services(web=sleeper(restart={"delay": "0s"}, env={"A": "1"}))
+        hold.cli("reload")
+        counted = {"request": 1, "failure": 1, "reload": 1}
+        assert hold.service("web")["restarts"] == counted
+        hold.kill_supervisor()
+        wait_for(lambda: hold.service("web").get("restarts") == counted)
+        assert "3 (1 request, 1 failure, 1 reload)" in hold.cli("status").stdout
+        hold.cli("stop", "web")
+        hold.cli("start", "web")
+        hold.cli("down")
+        hold.up()
+        assert hold.service("web")["restarts"] == counted

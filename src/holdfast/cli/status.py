@@ -146,18 +146,27 @@ def sentence_of(banner: dict[str, Any]) -> str:
 
 
 def row_of(name: str, service: dict[str, Any]) -> tuple[str, ...]:
-    pid, restarts = service.get("pid"), service.get("restart_count", 0)
+    pid = service.get("pid")
     cpu, memory = service.get("cpu_percent"), service.get("memory_mb")
     return (
         name,
         service["status"],
         "-" if pid is None else str(pid),
         durations.show(service.get("uptime")),
-        "-" if restarts is None else str(restarts),
+        _restarts(service),
         "-" if cpu is None else f"{cpu:.1f}%",
         "-" if memory is None else durations.show_size(memory * 1e6),
         detail_of(service),
     )
+
+
+def _restarts(service: dict[str, Any]) -> str:
+    """How often it was restarted, whatever the cause, and why."""
+    in_a_row, by_cause = service.get("restart_count", 0), service.get("restarts")
+    if not by_cause:
+        return "-" if in_a_row is None else str(in_a_row)
+    causes = ", ".join(f"{count} {cause}" for cause, count in by_cause.items())
+    return f"{sum(by_cause.values())} ({causes})"
 
 
 def _moment(seconds: float) -> str:

@@ -120,7 +120,7 @@ class FileWatches(RunObserver):
         if self.is_held():
             return
         if run is None or action == "restart":
-            runner.restart(wait=False, overrides=runner.overrides)
+            runner.restart(wait=False, overrides=runner.overrides, cause="files")
         else:
             runner.signal(parse_signal(action))
 

@@ -54,6 +54,11 @@ class ServiceStatus(Result, frozen=True, kw_only=True):
     pid: int | None
     uptime: float | None
     restart_count: int
+    """Automatic restarts in a row, which the policy counts."""
+    restarts: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+    """Every restart since the service is known, by cause: failure, exit, request, reload, files,
+    dependency, mode, rolling, unhealthy or a limit that it reached. Kept over `down`; unset: none.
+    """
     run_id: str | None
     run: int | None
     exit_code: int | None

@@ -24,6 +24,7 @@ RECORD = ServiceRecord(
     restarts=4,
     failures=5,
     start_failures=6,
+    all_restarts={"failure": 8},
     next_start_at=12.0,
     number=7,
     run_id="r-7",
@@ -36,7 +37,7 @@ RECORD = ServiceRecord(
     error_type=next(iter(ErrorType)),
     trace=Trace("r-7", "digest"),
 )
-LASTING = {"number", "accounted", "stopped_by_hand", "scheduled_until", "trace"}
+LASTING = {"number", "accounted", "stopped_by_hand", "scheduled_until", "trace", "all_restarts"}
 """The fields that a service keeps when no keeper knows it any more."""
 
 

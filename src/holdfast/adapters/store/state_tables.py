@@ -71,6 +71,8 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int = 0
     failures: int = 0
     start_failures: int = 0
+    all_restarts: dict[str, int] = {}
+    """Every restart, by cause; `restarts` are the automatic ones in a row."""
     next_start_at: float | None = None
     number: int = 0
     run_id: str | None = None

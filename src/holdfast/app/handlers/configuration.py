@@ -376,4 +376,4 @@ def _renew(
         return context.rolling.follow(runner.name, wait=wait)
     if runner.declaration.spec.overlap and runner.state is State.RUNNING:
         return runner.replace_run(ready_seconds=LAYER_SECONDS)
-    return runner.restart(wait=wait)
+    return runner.restart(wait=wait, cause="reload")

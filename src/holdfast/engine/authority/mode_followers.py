@@ -59,7 +59,9 @@ class ModeFollowers(RunObserver):
         for name in self.names():
             runner = self._runners()[name]
             variables = variables_of(runner.declaration.spec)
-            runner.restart_after(f"the runtime mode is {self._mode()}", forgetting=variables)
+            runner.restart_after(
+                f"the runtime mode is {self._mode()}", forgetting=variables, cause="mode"
+            )
 
     def spawning(self, runner: Runner, message: SpawnRequest) -> None:
         self._tell(runner.declaration.spec, runner.overrides, message)

@@ -118,7 +118,7 @@ class Rolling:
         if spec.overlap and runner.state is State.RUNNING:
             outcome: Outcome = await runner.replace_run(ready_seconds=ready_seconds)
             return outcome
-        future: asyncio.Future[Outcome] = runner.restart(wait=True)
+        future: asyncio.Future[Outcome] = runner.restart(wait=True, cause="rolling")
         # Stopping takes its grace, staying up its start_seconds; what is left is for readiness.
         limit = spec.stop.grace + spec.start_seconds + ready_seconds
         done, _ = await asyncio.wait([future], timeout=limit)

@@ -49,6 +49,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     error_type: ErrorType | None = None
     """The kind of trouble that ended the last run."""
     counters: Counters = Counters()
+    restarts: dict[str, int] = {}
+    """Every restart since the service is known, by cause."""
     next_start_at: float | None = None
     """When its back-off ends, in wall time, for people and for the next supervisor."""
     due_mono: float = 0.0
@@ -129,6 +131,7 @@ if TYPE_CHECKING:
         reason: str | None
         error_type: ErrorType | None
         counters: Counters
+        restarts: dict[str, int]
         next_start_at: float | None
         due_mono: float
         number: int

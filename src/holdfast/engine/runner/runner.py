@@ -114,6 +114,8 @@ class Runner:
         """Why the current run is being ended as a failure."""
         self._cause_of_stop: Ending | None = None
         """The trouble for which it is being stopped."""
+        self._restart_cause: str | None = None
+        """Why the next start is a restart; None: it is none."""
         self._candidate_failure: str | None = None
         self._held_report: Report | None = None
         """How the current run ended, while a second one is still to end."""
@@ -138,16 +140,19 @@ class Runner:
                 return self._waiters.at_once(self.outcome("already_running"))
             return self._waiters.await_start("already_running", until_up=wait)
         self._change(overrides=None)
+        self._restart_cause = None
         future = self._waiters.await_start("started", until_up=wait)
         if self.state is not State.STOPPING:
             self._start_afresh()
         return future
 
     def restart(
-        self, *, wait: bool = True, overrides: Overrides | None = None
+        self, *, wait: bool = True, overrides: Overrides | None = None, cause: str = "request"
     ) -> asyncio.Future[Outcome]:
         """Stop it and start it again, without back-off, even if it is suppressed."""
         self._end_beside(None)
+        is_start = self.state in (State.PENDING, State.STOPPED)
+        self._restart_cause = None if is_start else cause
         self._want(Desired.RUNNING)
         self._change(overrides=overrides, counters=Counters())
         self._set_verdict(None)
@@ -160,7 +165,12 @@ class Runner:
         return future
 
     def restart_after(
-        self, reason: str, *, wait: bool = False, forgetting: Container[str] = ()
+        self,
+        reason: str,
+        *,
+        wait: bool = False,
+        forgetting: Container[str] = (),
+        cause: str = "dependency",
     ) -> asyncio.Future[Outcome]:
         """Restart it because something that it depends on has changed: a service that it needs has
         a new run, or it follows the runtime mode. `forgetting` are overridden variables."""
@@ -169,7 +179,7 @@ class Runner:
         if overrides is not None and forgetting:
             kept = {k: v for k, v in overrides.env_vars.items() if k not in forgetting}
             overrides = replace(overrides, env_vars=kept)
-        return self.restart(wait=wait, overrides=overrides)
+        return self.restart(wait=wait, overrides=overrides, cause=cause)
 
     def stop(
         self, *, grace: float | None = None, because: str | None = None, by_hand: bool = False
@@ -487,11 +497,20 @@ class Runner:
     def _on_started(self, slot: RunSlot, again: bool) -> None:
         """The keeper has started the current run."""
         run = slot.run
+        self._count_restart(self._restart_cause)
         self._event(EventKind.PROCESS_STARTED, pid=run.pid, number=run.number, restarted=again)
         if self.state is State.STARTING:
             self._waiters.started(self.outcome, only_impatient=True)
             self._await_stay(slot, self.declaration.spec.start_seconds)
         self._environment.observers.run_began(self)
+
+    def _count_restart(self, cause: str | None) -> None:
+        """Count a restart that took place; None: it was a start."""
+        self._restart_cause = None
+        if cause is not None:
+            counts = self.facts.restarts
+            self._change(restarts={**counts, cause: counts.get(cause, 0) + 1})
+            self.save()
 
     def _on_spawn_refused(self, error: RefusalFacts) -> None:
         message = str(error.get("message") or "the keeper could not start it")
@@ -632,6 +651,8 @@ class Runner:
             self._move(Cause.SPAWN_FAILED)
         else:
             self._move(Cause.EXIT_SUCCESS if is_success else Cause.EXIT_FAILURE)
+        if isinstance(decision, RestartAfter) and ending.cause not in restarts.NEVER_BEGAN:
+            self._restart_cause = ending.cause or ("exit" if is_success else "failure")
         is_wanted = self.desired is Desired.RUNNING and not self.is_retiring
         is_immediate = (
             isinstance(decision, RestartAfter) and decision.delay <= 0 and self.run is None
@@ -830,6 +851,7 @@ class Runner:
             reason=None,
             error_type=None,
         )
+        self._count_restart("rolling")
         self._set_verdict(None)
         self._memory.keep_condition(candidate.run.run_id, candidate.condition)
         self.save()
@@ -1082,6 +1104,7 @@ class Runner:
         """Take the facts that outlive the keeper, which any supervisor takes up again."""
         self._change(
             number=record.number,
+            restarts=record.all_restarts,
             accounted=record.accounted,
             stopped_by_hand=record.stopped_by_hand,
         )
@@ -1124,6 +1147,7 @@ class Runner:
         remaining = (self.facts.next_start_at or 0.0) - clock.time()
         remaining = max(0.0, min(remaining, max(spec.restart.max_delay, SPACING_SECONDS)))
         self._change(due_mono=clock.monotonic() + remaining)
+        self._restart_cause = "failure" if self.counters.failures else "exit"
         self._timers.set(TimerName.BACK_OFF, remaining, self._restart_due)
 
     # Views for others

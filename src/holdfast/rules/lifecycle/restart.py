@@ -15,6 +15,8 @@ from holdfast.vocabulary.states import ErrorType
 
 REFUSED, REFUSED_AGAIN, OUT_OF_MEMORY = "refused", "refused_again", "oom"
 """Causes: a requested start that the limits refused, an automatic one, a kill by the kernel."""
+NEVER_BEGAN = (REFUSED, REFUSED_AGAIN)
+"""Causes of a start that did not take place."""
 RESOURCE_CAUSES = (REFUSED, REFUSED_AGAIN, OUT_OF_MEMORY, "memory", "processes")
 SPACING_SECONDS = 1.0
 """After a run that was shorter, the next one starts no sooner than this after its start."""
