@@ -30,7 +30,7 @@ OPERATE = frozenset({
     *("config", "environment", "follow_workflow"),
     *("write_file", "edit_file", "apply_patch", "undo_files", "git_add", "git_commit"),
     *("git_restore", "git_switch", "git_stash", "git_tag", "checkpoint", "restore_checkpoint"),
-    *("dismiss_banner", "open_terminal", "call_mcp_tool"),
+    *("git_abort", "dismiss_banner", "open_terminal", "call_mcp_tool"),
 })  # fmt: skip
 ADMINISTER = frozenset({
     *("up", "run", "adopt", "upgrade", "shutdown", "create_token", "list_tokens"),
@@ -76,7 +76,7 @@ ABOUT_FILES = frozenset({
     *("read_file", "list_files", "file_changes", "write_file", "edit_file", "apply_patch"),
     *("undo_files", "search", "git_status", "git_diff", "git_log", "git_show", "git_blame"),
     *("git_branches", "git_add", "git_commit", "git_restore", "git_switch", "git_stash"),
-    *("git_tag", "checkpoint", "checkpoints", "restore_checkpoint"),
+    *("git_tag", "git_abort", "checkpoint", "checkpoints", "restore_checkpoint"),
 })  # fmt: skip
 BELOW_FOLDERS = ABOUT_FILES - {"read_file", "write_file", "edit_file", "apply_patch"}
 """A folder that they name stands for what is below it."""

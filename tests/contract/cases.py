@@ -188,6 +188,7 @@ CASES: dict[str, Case] = {
     "git_commit": Case({"message": "second", "paths": ["notes.txt"], "dry_run": True}, repository),
     "git_restore": Case({"paths": ["notes.txt"]}, repository),
     "git_switch": Case({"branch": "other"}, lambda world: _clean(world)),
+    "git_abort": Case({}, repository),
     "git_stash": Case({"action": "push"}, repository),
     "git_tag": Case({"tag": "v1", "dry_run": True}, repository),
     "checkpoint": Case({}, repository),

@@ -137,8 +137,8 @@ def test_a_stash_comes_back_or_says_what_conflicts(desk: Desk) -> None:
         desk.ask("git_stash", action="pop")
 
 
-def test_a_merge_is_committed_as_a_whole(desk: Desk) -> None:
-    """Status says what is under way and how it goes on."""
+def _begin_merge(desk: Desk) -> None:
+    """A merge with a conflict in a.txt."""
     desk.ask("git_switch", branch="topic", create=True)
     desk.write("a.txt", "topic\n")
     desk.ask("git_commit", message="m", paths=["a.txt"])
@@ -147,15 +147,35 @@ def test_a_merge_is_committed_as_a_whole(desk: Desk) -> None:
     desk.ask("git_commit", message="m", paths=["a.txt"])
     with pytest.raises(Exception, match="non-zero"):
         desk.run_git("merge", "topic")
+
+
+def test_a_merge_is_committed_as_a_whole(desk: Desk) -> None:
+    """Status says what is under way and how it goes on; paths are those that are resolved."""
+    _begin_merge(desk)
     found = desk.ask("git_status")
     assert found.under_way == "merge"
     assert [one.kind for one in found.conflicts] == ["both modified"]
+    assert "git_abort" in (found.next or "")
     desk.write("a.txt", "both\n")
-    desk.ask("git_add", paths=["a.txt"])
-    with pytest.raises(Refused, match="as a whole"):
-        desk.ask("git_commit", message="m", paths=["b.txt"])
-    assert desk.ask("git_commit", message="merged").changed
+    assert desk.ask("git_commit", message="m", paths=["b.txt"]).conflicts
+    assert desk.ask("git_commit", message="merged", paths=["a.txt"]).changed
     assert len(desk.ask("git_log").commits[0].parents) == 2
+    assert desk.ask("git_status").under_way is None
+
+
+def test_a_merge_can_be_left(desk: Desk) -> None:
+    """Files are as before it, what was there is in a checkpoint; without a merge that is said."""
+    assert desk.ask("git_abort").message == "no merge is under way"
+    _begin_merge(desk)
+    assert desk.ask("git_abort", dry_run=True).changed
+    assert desk.ask("git_status").under_way == "merge"
+    left = desk.ask("git_abort")
+    assert left.changed
+    assert left.checkpoint
+    assert (desk.project / "a.txt").read_text() == "main\n"
+    found = desk.ask("git_status")
+    assert found.under_way is None
+    assert found.clean
 
 
 def test_restore_keeps_what_it_replaces(desk: Desk) -> None:

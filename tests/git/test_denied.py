@@ -57,6 +57,7 @@ FIELDS: dict[str, list[Fields]] = {
         *({"action": "push"}, {"action": "push", "paths": ["dumps", "conf", "."]}),
         *({"action": "pop"}, {"action": "apply"}, {"action": "list"}, {"action": "drop"}),
     ],
+    "git_abort": [{}],
     "git_tag": [{"tag": "v1", "rev": "other"}],
     "checkpoint": [{}],
     "checkpoints": [{}],

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 64_000
 CHECKPOINT_HEADS = ("ID", "MADE", "BRANCH", "SESSION", "NOTE")
 READS = ("status", "diff", "log", "show", "blame", "branches")
-CHANGES = ("add", "commit", "restore", "switch", "stash", "tag")
+CHANGES = ("add", "commit", "restore", "switch", "stash", "tag", "abort")
 
 
 @Verb(
@@ -39,12 +39,14 @@ CHANGES = ("add", "commit", "restore", "switch", "stash", "tag")
     commands=(
         *("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
         *("git_add", "git_commit", "git_restore", "git_switch", "git_stash", "git_tag"),
+        "git_abort",
     ),
     about=(
         "OPERATION is status, diff, log, show, blame or branches; or add, commit, restore,\n"
-        "switch, stash or tag. ARGUMENTs are paths; for switch and tag a name, for show a\n"
-        "commit, for stash push, pop, apply, drop or list. Changes take a root that may be\n"
-        "written: `files: {roots: {project: {path: ., write: true}}}`. Nothing is pushed."
+        "switch, stash, tag or abort (a merge). ARGUMENTs are paths; for switch and tag a\n"
+        "name, for show a commit, for stash push, pop, apply, drop or list. Changes take a\n"
+        "root that may be written: `files: {roots: {project: {path: ., write: true}}}`.\n"
+        "Nothing is pushed."
     ),
     examples=(
         ("holdfast git status", "what is staged, changed, untracked"),
@@ -194,8 +196,10 @@ def _change(call: Call, operation: str, words: list[str], fields: dict[str, Any]
     elif operation == "stash":
         fields["action"] = words[0] if words else "push"
         fields["paths"] = _paths(call, words[1:])
-    else:
+    elif operation != "abort":
         fields["paths"] = _paths(call, words)
+    elif words:
+        raise UsageError("git abort takes no arguments", "holdfast git abort")
     if operation == "commit" and "message" not in fields:
         raise UsageError("a commit needs a message", "holdfast git commit -m TEXT")
     result = call.ask(f"git_{operation}", **fields)

@@ -306,7 +306,8 @@ class GitAdd(GitChange, frozen=True, kw_only=True):
 
 class GitCommit(GitChange, frozen=True, kw_only=True):
     """Record a commit: with `paths`, these files as they are and nothing else; without, what is
-    staged. With nothing to commit it answers so and is no failure.
+    staged. With nothing to commit it answers so and is no failure. A merge is committed as a whole:
+    there `paths` are files whose conflicts are resolved.
     """
 
     name = "git_commit"
@@ -318,6 +319,16 @@ class GitCommit(GitChange, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_paths(self.paths)
         check_message(self.message)
+
+
+class GitAbort(GitChange, frozen=True, kw_only=True):
+    """Leave a merge that is under way: files and index become as they were before it. A checkpoint
+    of the files is made first. Without a merge it answers so and is no failure.
+    """
+
+    name = "git_abort"
+    answers = GitChangeResult
+    route = ("POST", "/api/git/abort")
 
 
 class GitRestore(GitChange, frozen=True, kw_only=True):

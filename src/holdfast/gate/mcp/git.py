@@ -16,6 +16,7 @@ from holdfast.vocabulary.errors import UsageError
 Operation = Literal["status", "diff", "log", "show", "blame", "branches", "checkpoints"]
 Change = Literal[
     "add", "commit", "restore", "switch", "branch", "stash", "stash_pop", "stash_drop", "tag",
+    "abort",
     "checkpoint", "restore_checkpoint",
 ]  # fmt: skip
 
@@ -150,7 +151,9 @@ def _with_cursor(text: str, found: dict[str, Any]) -> str:
 
 class GitChangeArguments(ToolArguments, frozen=True, kw_only=True):
     op: Change
-    paths: Annotated[list[str], Meta(description="commit stages these itself")] = []
+    paths: Annotated[
+        list[str], Meta(description="commit stages these itself, also resolved ones")
+    ] = []
     message: str | None = None
     rev: str | None = None
     name: Annotated[str, Meta(description="of the branch, tag or checkpoint")] | None = None
@@ -167,6 +170,7 @@ _CHANGES: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     "stash": ("git_stash", ("paths", "message"), {"action": "push"}),
     "stash_pop": ("git_stash", (), {"action": "pop"}),
     "stash_drop": ("git_stash", (), {"action": "drop"}),
+    "abort": ("git_abort", (), {}),
     "tag": ("git_tag", ("name:tag", "rev", "message"), {}),
     "checkpoint": ("checkpoint", ("message:note",), {}),
     "restore_checkpoint": ("restore_checkpoint", ("name:checkpoint",), {}),

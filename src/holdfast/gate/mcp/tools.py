@@ -159,7 +159,7 @@ TABLE: tuple[Tool, ...] = (
         "restore_checkpoint brings files back.",
         (
             *("git_add", "git_commit", "git_restore", "git_switch", "git_stash", "git_tag"),
-            *("checkpoint", "restore_checkpoint"),
+            *("git_abort", "checkpoint", "restore_checkpoint"),
         ),
     ),
 )

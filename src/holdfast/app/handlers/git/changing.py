@@ -31,6 +31,7 @@ from holdfast.engine.git.status_cache import STATUS
 from holdfast.rules import git as safety
 from holdfast.vocabulary.errors import Failed, NotFound, Refused
 from holdfast.vocabulary.git import (
+    GitAbort,
     GitAdd,
     GitChangeResult,
     GitCommit,
@@ -274,25 +275,26 @@ def _new_in(
 async def git_commit(context: Context, command: GitCommit) -> GitChangeResult:
     async with changing(context, command.repository, is_dry=command.dry_run) as change:
         tree = await change.status()
-        if tree.conflicts:
+        is_merge = await context.in_thread(under_way_in, change.repository) == "merge"
+        resolved = inside(context, change.repository, command.paths) if is_merge else []
+        if conflicts := [one for one in tree.conflicts if not _is_below(one.path, resolved)]:
             return change.result(
                 "nothing was committed: there are conflicts",
                 is_changed=False,
-                conflicts=tree.conflicts,
+                conflicts=conflicts,
             )
         await change.warn_of_filters()
         paths = await allowed_paths(change, command.paths) if command.paths else []
-        if paths and await context.in_thread(under_way_in, change.repository) == "merge":
-            raise Refused(
-                "a merge is under way: it is committed as a whole",
-                "git_add these paths, then git_commit without paths",
-            )
-        if not command.paths:
+        if is_merge or not command.paths:
             staged = await change.staged(await change.head())
             await refusals.refuse(context, change.repository, staged, command.name)
         if command.dry_run:
             return await _would_commit(change, paths)
-        return await _commit(change, command.message, paths, tree.branch)
+        return await _commit(change, command.message, paths, tree.branch, is_merge=is_merge)
+
+
+def _is_below(path: str, folders: Sequence[str]) -> bool:
+    return any(one in ("", ".", path) or path.startswith(f"{one}/") for one in folders)
 
 
 async def _would_commit(change: RepositoryChange, paths: Sequence[str]) -> GitChangeResult:
@@ -308,12 +310,16 @@ async def _would_commit(change: RepositoryChange, paths: Sequence[str]) -> GitCh
 
 
 async def _commit(
-    change: RepositoryChange, message: str, paths: Sequence[str], branch: str | None
+    change: RepositoryChange,
+    message: str,
+    paths: Sequence[str],
+    branch: str | None,
+    *,
+    is_merge: bool,
 ) -> GitChangeResult:
     before = await change.head()
     if paths:
         await change.check("add", "--all", "--", *paths)
-    is_merge = await change.context.in_thread(under_way_in, change.repository) == "merge"
     if not is_merge and not await _has_staged(change, before, paths):
         return change.result("nothing to commit", is_changed=False, branch=branch, commit=before)
     words = ["commit", "--quiet", "--cleanup=whitespace", f"--message={message}"]
@@ -321,7 +327,7 @@ async def _commit(
         words.append("--no-verify")
     if not change.context.settings.now.git.allow_programs:
         words.append("--no-gpg-sign")
-    only = ["--only", "--", *paths] if paths else []
+    only = ["--only", "--", *paths] if paths and not is_merge else []
     output = await change.git(*words, *only)
     if not output.is_success:
         raise _not_committed(output)
@@ -351,6 +357,28 @@ def _not_committed(output: Output) -> Failed:
             "git config user.name and user.email, in the repository or for you",
         )
     return failure_of(output, "commit")
+
+
+@handles(GitAbort)
+async def git_abort(context: Context, command: GitAbort) -> GitChangeResult:
+    async with changing(context, command.repository, is_dry=command.dry_run) as change:
+        under_way = await context.in_thread(under_way_in, change.repository)
+        if under_way is None:
+            return change.result("no merge is under way", is_changed=False)
+        if under_way != "merge":
+            message = f"a {under_way} is under way, not a merge"
+            raise Refused(message, f"git itself ends it: git {under_way} --abort")
+        changes = await _differing(change, [""], await change.head(), is_staged=False)
+        await change.refuse(changes, command.name)
+        files = [one.file for one in changes]
+        if command.dry_run:
+            message = f"the merge would be left, and {number_of(files)} restored"
+            return change.result(message, is_changed=True, files=files)
+        await refuse_overwriting(change, files)
+        kept = await context.workspace.checkpoints.make(change.repository, "before git_abort")
+        await change.check("reset", "--quiet", "--merge")
+        result = change.result("the merge was left", is_changed=True, files=files)
+        return msgspec.structs.replace(result, checkpoint=kept.id if kept is not None else None)
 
 
 @handles(GitRestore)

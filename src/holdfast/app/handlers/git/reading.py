@@ -159,10 +159,10 @@ def conflicts_told(
 
 def _next(tree: parsing.WorkTree, under_way: str | None) -> str | None:
     if tree.conflicts:
-        end = ", then git_commit without paths" if under_way == "merge" else ""
+        end = ", then git_commit; git_abort leaves the merge" if under_way == "merge" else ""
         return SETTLE + end
     if under_way == "merge":
-        return "git_commit without paths finishes the merge"
+        return "git_commit without paths finishes the merge, git_abort leaves it"
     return None if under_way is None else f"the {under_way} is finished or ended with git itself"
 
 
