@@ -57,6 +57,23 @@ def test_lines_have_aligned_names_and_ends_are_told(hold: Hold) -> None:
     assert not hold.marked_pids()
 
 
+def test_only_colours_pass_and_a_restart_says_why(hold: Hold) -> None:
+    """No service clears the screen that all share; which file changed is named."""
+    printed = r"printf '\033[2J\033[31mred\033[0m\033[H\n10%%\r100%%\n'"
+    hold.services(web={"command": ["sh", "-c", f"{printed}; exec sleep 300"], "watch": ["a.txt"]})
+    front = Front(hold)
+    front.see("web | \x1b[31mred\x1b[0m\n")
+    front.see("100%\n")
+    assert "10%" not in front.text.replace("100%", "")
+    assert "\x1b[2J" not in front.text
+    wait_for(lambda: hold.service("web")["status"] == "running")
+    (hold.project / "a.txt").write_text("x")
+    front.see("files changed: ")
+    front.see("a.txt (restart)")
+    front.process.send_signal(signal.SIGINT)
+    assert front.end() == 0, front.text
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_start_leaves_nothing(hold: Hold, number: int) -> None:
     """Also while the keeper has only begun, which cannot be asked for anything then."""

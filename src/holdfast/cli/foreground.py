@@ -41,6 +41,8 @@ SHOWN_EVENTS = frozenset(
         "service:suppressed",
         "output:gap",
         "output:resumed",
+        "watch:changed",
+        "service:follows",
     }
 )
 RED_EVENTS = frozenset({"process:start_failed", "service:suppressed", "output:gap"})
@@ -71,6 +73,7 @@ class Foreground:
             prefix=not call.options.get("no_prefix"),
             timestamps=bool(call.options.get("timestamps")),
             is_json=call.is_json,
+            only_colours=True,
         )
         self._printer = Printer(style, names)
         self._logs = LogFollower(call.places.logs, self._printer, services)

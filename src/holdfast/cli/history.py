@@ -153,6 +153,8 @@ def describe_event(event: dict[str, Any], paint: screen.Paint) -> str:
             return f"starts again in {float(data.get('delay') or 0):.1f} s"
         case "service:waiting":
             return f"waits for {' and '.join(data.get('waiting_for') or [])}"
+        case "watch:changed" | "service:follows":
+            return _describe_cause(data)
         case "process:start_failed":
             return f"start failed: {data.get('reason') or 'no reason given'}"
         case "health:failed" | "health:changed" | "service:ready" | "service:condemned" as kind:
@@ -168,6 +170,16 @@ def describe_event(event: dict[str, Any], paint: screen.Paint) -> str:
         case kind:
             facts = ", ".join(f"{key} {value}" for key, value in data.items() if value is not None)
             return f"{kind} {facts}".rstrip()
+
+
+def _describe_cause(data: dict[str, Any]) -> str:
+    """What it is restarted for: another service or the mode, or files that changed."""
+    if reason := data.get("reason"):
+        return f"restarts, because {reason}"
+    paths = list(data.get("paths") or ())
+    more = int(data.get("count") or 0) - len(paths)
+    listed = ", ".join(paths) + (f" and {more} more" if more > 0 else "")
+    return f"files changed: {listed} ({data.get('action')})"
 
 
 def _describe_health(kind: str, data: dict[str, Any]) -> str:

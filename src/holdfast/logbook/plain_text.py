@@ -9,6 +9,7 @@ without an end uses no memory.
 from __future__ import annotations
 
 import codecs
+import re
 from enum import Enum, auto
 
 from holdfast.system.patterns import pattern
@@ -23,6 +24,8 @@ _HIDDEN = pattern(
     rb"(?:\x07|\x1b\\|\xc2\x9c)?"
     rb"|\x1b[ -/]*[0-~]?|\xc2[\x80-\x9f]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+"
 )
+
+_COLOUR = pattern(rb"\x1b\[[0-9;:]*m")
 
 
 def is_shown_whole(data: bytes) -> bool:
@@ -39,6 +42,20 @@ def shown(data: bytes) -> bytes:
     if b"\r" in text:
         text = b"\n".join(map(_last_state, text.split(b"\n")))
     return text
+
+
+def coloured(data: bytes) -> bytes:
+    """Return lines as `shown` does, but with their colours."""
+    if is_shown_whole(data):
+        return data
+    text = _HIDDEN.sub(_only_colour, data).replace(b"\r\n", b"\n")
+    if b"\r" in text:
+        text = b"\n".join(map(_last_state, text.split(b"\n")))
+    return text
+
+
+def _only_colour(found: re.Match[bytes]) -> bytes:
+    return found[0] if _COLOUR.fullmatch(found[0]) else b""
 
 
 def _last_state(line: bytes) -> bytes:

@@ -16,6 +16,7 @@ from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Entry, Line, LineBlock, Note, Stream
 from holdfast.logbook.line_pattern import LinePattern
 from holdfast.logbook.lines import LineFollower
+from holdfast.logbook.plain_text import coloured
 from holdfast.logbook.reader import Reader
 from holdfast.secrets.log_redaction import LineRedactor
 from holdfast.vocabulary.names import OWN_NAMES
@@ -35,7 +36,7 @@ def log_ends(directory: str) -> dict[str, Cursor]:
 class Style:
     """How lines are shown."""
 
-    __slots__ = ("is_json", "paint", "pattern", "prefix", "run", "timestamps")
+    __slots__ = ("is_json", "only_colours", "paint", "pattern", "prefix", "run", "timestamps")
 
     def __init__(
         self,
@@ -46,7 +47,11 @@ class Style:
         is_json: bool = False,
         pattern: LinePattern | None = None,
         run: int | None = None,
+        only_colours: bool = False,
     ) -> None:
+        """`only_colours`: no other control sequence passes, so that no service clears a screen that
+        it shares with others."""
+        self.only_colours = only_colours
         self.paint = paint
         self.prefix = prefix
         self.timestamps = timestamps
@@ -105,10 +110,11 @@ class Printer:
                 self.show(service, Line(block.time, block.stream, data, cursor, block.run, False))
             return
         self.end_line()
-        text = block.data
+        text = coloured(block.data) if self.style.only_colours else block.data
         if self.style.paint.is_on and b"\x1b" in text:
             text = b"".join(
-                line + (_END_OF_COLOURS if b"\x1b" in line else b"\n") for line in block.lines()
+                line + (_END_OF_COLOURS if b"\x1b" in line else b"\n")
+                for line in text[:-1].split(b"\n")
             )
         if head := self._head(service, block.time):
             text = head + text[:-1].replace(b"\n", b"\n" + head) + b"\n"
@@ -128,7 +134,8 @@ class Printer:
             self._open, self._end, end = source, end, b""
         else:
             self._open = None
-        self._out.write(head + line.data + end)
+        data = coloured(line.data) if self.style.only_colours else line.data
+        self._out.write(head + data + end)
 
     def end_line(self, service: str | None = None) -> None:
         """End an unfinished line of this service, or of any service."""
