@@ -26,6 +26,7 @@ from bench.assistants import assistants
 from bench.fanout import many_viewers
 from bench.finding import Finding
 from bench.gate import at_rest, rate, unharmed
+from bench.growth import growth
 from bench.lab import sweep
 from bench.reading import reading
 from bench.sampling import sampling
@@ -51,6 +52,7 @@ CASES: dict[str, Callable[[int], Finding]] = {
     "rest": at_rest,
     "fanout": many_viewers,
     "reading": reading,
+    "growth": growth,
 }
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -178,7 +178,8 @@ class Holdfast(Peer):
         return found
 
     def status(self, name: str | None) -> Any:
-        return self.ask("status", services=[name]) if name else self.ask("status")
+        """Decoded, as a peer's library answers it."""
+        return self.result("status", services=[name]) if name else self.result("status")
 
     def stop_all(self) -> Any:
         return self.result("stop")
