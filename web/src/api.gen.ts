@@ -804,6 +804,7 @@ export interface ServiceStatus {
   pid: number | null;
   uptime: number | null;
   restart_count: number;
+  restarts?: Record<string, number>;
   run_id: string | null;
   run: number | null;
   exit_code: number | null;
@@ -913,6 +914,7 @@ export interface SystemService {
   pid: number | null;
   uptime: number | null;
   restart_count: number;
+  restarts?: Record<string, number>;
   run_id: string | null;
   run: number | null;
   exit_code: number | null;
@@ -1244,6 +1246,12 @@ export interface Commands {
     answers: ModeResult;
     permission: "view";
     effect: "reads";
+  };
+  git_abort: {
+    takes: { repository?: string | null; dry_run?: boolean; };
+    answers: GitChangeResult;
+    permission: "operate";
+    effect: "changes";
   };
   git_add: {
     takes: { repository?: string | null; dry_run?: boolean; paths: string[]; };
