@@ -111,17 +111,22 @@ def test_who_only_says_to_be_us_gets_nothing_of_worth(hold: HttpHold) -> None:
 
 
 def test_without_a_configured_port_the_next_free_one_is_taken() -> None:
-    """And it is said where that is, and why: here another project's Holdfast has the usual one."""
+    """Once and in one line, as nobody asked for that port; why is in the notes of the doors."""
     with Hold(HOLDFAST_HTTP="on") as one, Hold(HOLDFAST_HTTP="on") as two:
         for each in (one, two):
             each.services(web={"command": ["sleep", "1000"], "start_seconds": 0})
-            each.up()
+            said = each.cli("up", "-d").stderr
         first, second = (supervisor(each)["doors"]["http"] for each in (one, two))
         assert first != second
         if first.endswith(":3001"):  # unless somebody else on this machine had it
             note = supervisor(two)["door_notes"]["http"]
             assert re.match(rf"port 3001 is used by the \w+ of project {one.project} \(pid", note)
-            assert f"; using {second.rpartition(':')[2]}" in two.cli("status").stdout
+            assert note.endswith(f"; using {second.rpartition(':')[2]}")
+            assert said.count("\n") == 1
+            assert f"http at {second}" in said
+            assert two.cli("up", "-d").stderr == ""
+            (line,) = [one for one in two.cli("status").stdout.splitlines() if "http" in one]
+            assert line == f"http: {second}"
         assert two.ask("hello")["doors"]["http"] == second
         assert supervisor(one)["doors"]["http"] == first
 

@@ -113,11 +113,11 @@ def render(result: dict[str, Any], paint: screen.Paint, columns: int | None) -> 
 
 
 def doors_of(supervisor: dict[str, Any]) -> list[str]:
-    """Where each network door is, or why it is closed."""
+    """Where each network door is, or why it is closed; an exchanged port needs no words."""
     doors: dict[str, str] = supervisor.get("doors") or {}
     notes: dict[str, str] = supervisor.get("door_notes") or {}
     lines = [", ".join(f"{name}: {where}" for name, where in doors.items())] if doors else []
-    lines += [f"{'' if name in doors else 'no '}{name}: {note}" for name, note in notes.items()]
+    lines += [f"no {name}: {note}" for name, note in notes.items() if name not in doors]
     if fingerprint := supervisor.get("fingerprint"):
         lines.append(f"certificate: SHA-256 {fingerprint}")
     return ["", *lines] if lines else []

@@ -87,7 +87,8 @@ def up(call: Call) -> int:
     note_unread(call, call.places.config)
     check_trust(call)
     if is_detached:
-        return _report(call, launch(call, lambda: _ask(call, _fields(call, is_detached=True)))[1])
+        daemon, result = launch(call, lambda: _ask(call, _fields(call, is_detached=True)))
+        return _report(call, result, is_first=daemon.keeper is not None)
     from holdfast.cli.terminal.output import log_ends
     from holdfast.cli.terminal.own_log import OwnLog
     from holdfast.cli.terminal.signals import treat_sigterm_as_interrupt
@@ -132,7 +133,7 @@ def _stay(
     if not names:
         call.note("nothing to start yet; `holdfast start SERVICE` or `holdfast run` does")
     try:
-        _note_doors(call)
+        _note_doors(call, is_first=daemon.keeper is not None)
         shown = _shown(call, result)
     except NoDaemon:
         # An essential service may have ended everything by now; the foreground reports it.
@@ -262,7 +263,7 @@ def _undo(call: Call, *, is_interrupted: bool) -> None:
         call.note(f"and it could not be ended again: {error.message}")
 
 
-def _report(call: Call, result: dict[str, Any]) -> int:
+def _report(call: Call, result: dict[str, Any], *, is_first: bool) -> int:
     services: dict[str, dict[str, Any]] = result["services"]
     from holdfast.cli.services import describe, has_failed
 
@@ -276,7 +277,7 @@ def _report(call: Call, result: dict[str, Any]) -> int:
         for line in describe(call, name, outcome):
             call.say(line)
     _note_changes(call, result)
-    _note_doors(call)
+    _note_doors(call, is_first=is_first)
     return int(failed)
 
 
@@ -288,12 +289,18 @@ def _note_waiting(call: Call, result: dict[str, Any]) -> None:
             call.note(f"{name}: {outcome.get('reason')}")
 
 
-def _note_doors(call: Call) -> None:
-    """Say what is unusual about the doors: a taken port, a certificate to compare."""
+def _note_doors(call: Call, *, is_first: bool) -> None:
+    """Say what is unusual about the doors: closed ones, a certificate to compare, and once, in one
+    line, those that are elsewhere because their usual ports are taken."""
     supervisor: dict[str, Any] = call.ask("status").get("supervisor") or {}
-    for name, note in (supervisor.get("door_notes") or {}).items():
-        where = (supervisor.get("doors") or {}).get(name)
-        call.note(f"{name} is at {where}: {note}" if where else f"{name} is closed: {note}")
+    doors: dict[str, str] = supervisor.get("doors") or {}
+    notes: dict[str, str] = supervisor.get("door_notes") or {}
+    for name, note in notes.items():
+        if name not in doors:
+            call.note(f"{name} is closed: {note}")
+    moved = [f"{name} at {doors[name]}" for name in notes if name in doors]
+    if moved and is_first:
+        call.note(f"the usual ports are taken: {', '.join(moved)} (`holdfast ports --all`)")
     if fingerprint := supervisor.get("fingerprint"):
         call.note(f"certificate of HTTPS: SHA-256 {fingerprint}")
 
