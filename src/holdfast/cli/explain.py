@@ -69,7 +69,7 @@ def _full(call: Call, one: dict[str, Any]) -> list[str]:
     """Everything about one service; empty sections are left out."""
     name, state = one["service"], screen.state_phrase(one["status"], call.paint)
     lines = [
-        f"{name} is {state} since {durations.show_time(one['since'])}: {one['summary']}",
+        f"{name} is {state} (since {durations.show_time(one['since'])}): {one['summary']}",
         f"next: {one['next']}",
     ]
     if one.get("started_by"):
