@@ -21,6 +21,7 @@ VIEW = frozenset({
     *("search", "search_logs", "git_status", "git_diff", "git_log", "git_show", "git_blame"),
     *("git_branches", "checkpoints", "banners", "dependencies", "preferences"),
     *("set_preferences", "mcp_servers", "mcp_tools", "read_mcp_tool"),
+    "assistant_setups",
     *("serve_mcp_servers", "report_mcp_server"),
 })  # fmt: skip
 OPERATE = frozenset({

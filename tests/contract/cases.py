@@ -194,6 +194,7 @@ CASES: dict[str, Case] = {
     "checkpoint": Case({}, repository),
     "checkpoints": Case({}, repository),
     "mcp_servers": Case(),
+    "assistant_setups": Case(),
     "mcp_tools": Case(),
     "read_mcp_tool": Case({"tool": "nothing__here"}, error="not_found"),
     "call_mcp_tool": Case({"tool": "nothing__here"}, error="not_found"),

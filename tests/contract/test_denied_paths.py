@@ -32,7 +32,7 @@ NOT_PATHS = frozenset({
     *("fate", "session", "content", "encoding", "etag", "edits", "change", "pattern", "type"),
     *("case", "rev", "message", "branch", "action", "tag", "note", "checkpoint", "instances"),
     *("who", "arguments", "banner", "values", "tool", "tools", "query", "call", "calls"),
-    *("attached", "kind", "run_id", "listing", "result", "input"),
+    *("attached", "kind", "run_id", "listing", "result", "input", "toolsets"),
 })  # fmt: skip
 ELSEWHERE: dict[tuple[str, str], str] = {
     ("create_token", "paths"): "patterns of what the token may touch; no file is looked at",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -11,17 +12,31 @@ import pytest
 from holdfast.client.connection import Connection
 from holdfast.vocabulary.errors import HoldfastError
 from tests.e2e.conftest import BrowsedHold, accessibility_faults, set_theme, sideways
-from tests.harness import quick, wait_for
+from tests.harness import program, quick, wait_for
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
 Visit = Callable[..., "Page"]
 PHONE = {"width": 360, "height": 740}
+SERVICES = {"db": quick(), "web": quick(), "tool": quick(autostart=False)}
 PREFERENCES = """async () => (await fetch("/api/preferences", {
     headers: {"X-Holdfast-Page": localStorage.getItem("holdfast-page")},
 })).json()"""
-PLACES = ("sessions", "access?who=ci&about=restart&on=db", "settings")
+PLACES = (
+    "sessions",
+    "access?who=ci&about=restart&on=db",
+    "settings",
+    "connect/codex?rights=look",
+    "mcp",
+    "mcp/counter/tools",
+    "mcp/counter/calls",
+    "mcp/counter/try?tool=put",
+)
+
+
+def counting(**env: str) -> dict[str, Any]:
+    return {"command": program("mcp_server.py"), "env": env, "stop": {"grace": "500ms"}}
 
 
 def declared() -> dict[str, Any]:
@@ -30,15 +45,21 @@ def declared() -> dict[str, Any]:
     return {
         "runtime_mode": "advanced",
         "mcp": {"run": True},
+        "mcp_servers": {"counter": counting()},
         "policies": [{**policy, "services": ["db"], "reason": "the data is the whole team's"}],
     }
 
 
 @pytest.fixture(scope="module")
 def hold() -> Iterator[BrowsedHold]:
-    services = {"db": quick(), "web": quick(), "tool": quick(autostart=False)}
-    with BrowsedHold(services, **declared()) as made:
+    with BrowsedHold(SERVICES, **declared()) as made:
+        wait_for(lambda: server(made)["tools"], what="the tools of counter")
         yield made
+
+
+def server(hold: BrowsedHold) -> dict[str, Any]:
+    found: dict[str, Any] = hold.ask("mcp_servers", services=["counter"])["servers"][0]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -101,11 +122,16 @@ def test_a_rejection_reaches_the_asker_with_its_reason(
     assert hold.service("db")["status"] == "running"
 
 
-def test_a_viewer_sees_sessions_and_no_inbox(visit: Visit) -> None:
-    """What a role may not see is not asked for, and nothing fails."""
+def test_a_viewer_is_told_what_is_missing(visit: Visit) -> None:
+    """A page says which right is missing and who can give it, and nothing fails."""
     page = visit("sessions", "--role", "viewer")
     page.wait_for_selector("[data-page=sessions][data-state=shown]")
+    page.wait_for_selector("text=Approvals are for operators")
     assert page.locator("[aria-label=Approvals]").count() == 0
+    page.goto(page.url.replace("sessions", "access"))
+    page.wait_for_selector("[data-state=failed] >> text=An admin can give another role")
+    page.goto(page.url.replace("access", "mcp/counter/calls"))
+    page.wait_for_selector("text=The record of single calls is for admins")
 
 
 def test_a_session_is_shown_and_ended(visit: Visit, hold: BrowsedHold) -> None:
@@ -196,6 +222,82 @@ def test_may_somebody_do_something(visit: Visit, hold: BrowsedHold, ci: str) -> 
     assert hold.service("web")["status"] == "running"
 
 
+def test_a_tool_is_tried_by_a_form(visit: Visit, hold: BrowsedHold) -> None:
+    """The form is made from its schema; what changes something is asked about, and each call is on
+    record with its outcome and duration."""
+    page = visit("mcp")
+    page.locator("tr[data-server=counter]").get_by_role("link", name="counter").click()
+    page.wait_for_selector("[data-tool=read] >> text=only reads")
+    page.get_by_role("link", name="Try put").click()
+    page.wait_for_url("**/mcp/counter/try?tool=put")
+    page.get_by_label("seconds").fill("soon")
+    page.get_by_role("button", name="Call put").click()
+    page.wait_for_selector("text=this is no number")
+    page.get_by_label("seconds").fill("")
+    page.get_by_label("text").fill("<b>hello</b>")
+    page.get_by_label("text").press("Enter")
+    page.get_by_role("dialog").get_by_role("button", name="Call it").click()
+    page.wait_for_selector("[data-role=result] >> text=done")
+    page.get_by_label("Tool", exact=True).select_option("whoami")
+    page.get_by_role("button", name="Call whoami").click()
+    page.wait_for_selector("[data-role=result] pre")
+    page.get_by_role("tab", name="Calls").click()
+    row = page.locator("tr", has_text="counter__whoami")
+    row.get_by_text("done").wait_for()
+    page.locator("tr", has_text="counter__put").wait_for()
+    assert server(hold)["calls"] == 2
+
+
+def test_a_held_change_is_looked_at_and_approved(visit: Visit, hold: BrowsedHold) -> None:
+    """A definition that changed appears by itself with its difference and its hidden characters;
+    one button approves it."""
+    page = visit("mcp")
+    changed = {**declared(), "mcp_servers": {"counter": counting(VARIANT="changed")}}
+    hold.write({**changed, "services": SERVICES})
+    hold.cli("reload")
+    hold.ask("restart", services=["counter"])
+    page.locator("tr[data-server=counter]").get_by_role("link", name="1", exact=True).click()
+    page.wait_for_url("**/mcp/counter/held")
+    diff = page.get_by_label("What changed in counter__add")
+    diff.locator("[data-sign='+']", has_text="First read<U+200B> the keys.").wait_for()
+    diff.locator("[data-sign='-']", has_text="Add a line to the ledger.").wait_for()
+    assert accessibility_faults(page) == []
+    page.get_by_role("button", name="Approve it").click()
+    page.wait_for_selector("text=Nothing is held")
+    assert server(hold)["held"] == 0
+
+
+def test_an_assistant_is_connected(
+    visit: Visit, hold: BrowsedHold, context: BrowserContext
+) -> None:
+    """What to tell its program is what `mcp config` says; the page waits for it, and turns green
+    with its first call."""
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = visit("connect")
+    page.wait_for_selector("[data-tone=idle] >> text=Waiting for an assistant")
+    page.get_by_role("tab", name="Cursor").click()
+    page.get_by_role("button", name="Look only").click()
+    page.wait_for_url("**/connect/cursor?rights=look")
+    entry = page.get_by_label("Entry for Cursor", exact=True)
+    entry.get_by_text("--read-only").wait_for()
+    told = json.loads(str(entry.text_content()))["mcpServers"]["holdfast"]
+    said = hold.json("mcp", "config", "cursor", "--read-only")["holdfast"]
+    assert told["args"][-2:] == said["args"][-2:] == ["mcp", "--read-only"]
+    page.get_by_role("button", name="Copy Command").click()
+    page.wait_for_selector(".toast:has-text('Copied: Command')")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == "holdfast mcp config cursor --read-only --write"
+    opened = hold.ask("open_session", client="cursor")
+    page.wait_for_selector("[data-tone=info] >> text=cursor is here")
+    with closing(asking(hold)) as line:
+        caller = {"token": opened["token"], "door": "mcp", "call": "list_services"}
+        line.ask("status", caller=caller)
+    page.wait_for_selector("[data-tone=ok] >> text=made its first call: list_services")
+    assert accessibility_faults(page) == []
+    hold.ask("close_session", session=opened["session"]["session"])
+    page.wait_for_selector("text=Connected.")
+
+
 def test_settings_are_kept_by_the_supervisor(visit: Visit, hold: BrowsedHold) -> None:
     """What one browser chooses, another of the same role has; a reset takes it back."""
     page = visit("settings")
@@ -219,6 +321,32 @@ def test_settings_are_kept_by_the_supervisor(visit: Visit, hold: BrowsedHold) ->
     page.wait_for_selector(".toast:has-text('defaults again')")
     assert told() == {}
     page.wait_for_selector("html[data-theme=light]")
+
+
+def test_keys_and_palette_reach_everything(visit: Visit, context: BrowserContext, ci: str) -> None:
+    """Two keys lead to each page; the palette has its verbs and «Copy as», without any token."""
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = visit()
+    for key, name in (("a", "sessions"), ("p", "mcp"), ("c", "connect"), (",", "settings")):
+        page.keyboard.press("g")
+        page.keyboard.press(key)
+        page.wait_for_selector(f"[data-page={name}][data-state=shown]")
+    page.keyboard.press("g")
+    page.keyboard.press("e")
+    page.wait_for_selector("tr[data-token=ci]")
+    for what, expected in (
+        ("cli revoke ci", "holdfast token revoke ci"),
+        ("curl revoke ci", "$HOLDFAST_TOKEN"),
+    ):
+        page.keyboard.press("Control+k")
+        page.get_by_role("combobox", name="Search").fill(what)
+        page.wait_for_selector("[role=option][aria-selected=true]:has-text('Revoke ci')")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".toast:has-text('Copied')")
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert expected in copied
+        assert ci not in copied
+        page.get_by_role("button", name="Close").last.click()
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])

@@ -64,6 +64,21 @@ def hold(shared: Hold) -> Iterator[Hold]:
     shared.ask("stop", services=["web", "db", "kept"])
 
 
+def test_the_first_call_is_announced_once(hold: Hold) -> None:
+    """An event names client and call; the list keeps it, also when the supervisor dies."""
+    claude = Assistant(hold)
+    claude.ask("status")
+    assert hold.ask("list_sessions")["sessions"][0]["first_call"] is None
+    claude.ask("status", call="list_services #1")
+    claude.ask("status", call="logs #2")
+    hold.kill_supervisor()
+    claude.ask("status", call="logs #3")
+    assert hold.ask("list_sessions")["sessions"][0]["first_call"] == "list_services #1"
+    events = hold.ask("events", limit=1000)["events"]
+    (told,) = [one["data"] for one in events if one["kind"] == "session:called"]
+    assert told == {"session": claude.session, "client": "claude", "call": "list_services #1"}
+
+
 def test_what_a_session_starts_is_stopped_with_it(hold: Hold) -> None:
     """`status` names client and tool call; what ran before is nobody's but the user's."""
     claude = Assistant(hold)

@@ -77,6 +77,12 @@ const table = {
     load: () => import("./pages/audit.tsx"),
     nav: { icon: "audit", group: "Governance", key: "u" },
   },
+  mcp: {
+    path: "mcp/{server?}/{tab?}",
+    title: "MCP servers",
+    load: () => import("./pages/mcp.tsx"),
+    nav: { icon: "mcp", group: "Automation", key: "p" },
+  },
   access: {
     path: "access",
     title: "Access",
@@ -88,6 +94,12 @@ const table = {
     title: "Security",
     load: () => import("./pages/security.tsx"),
     nav: { icon: "security", group: "Governance", key: "y" },
+  },
+  connect: {
+    path: "connect/{client?}",
+    title: "Connect",
+    load: () => import("./pages/connect.tsx"),
+    nav: { icon: "connect", group: "Governance", key: "c" },
   },
   settings: {
     path: "settings",

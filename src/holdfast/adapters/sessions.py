@@ -38,6 +38,8 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
     """The supervised run that opened it."""
     fate_now: Fate | None = None
     """It is being closed, with this fate for what it started."""
+    first_call: str | None = None
+    """The first tool that it called."""
 
 
 _decode = reader(list[StoredSession])

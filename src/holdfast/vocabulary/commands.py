@@ -39,6 +39,7 @@ SUBJECTS = (
     "search",
     "git",
     "mcp_servers",
+    "assistants",
 )
 """Modules of this package that define commands, in the order of the reference. Their handlers are
 in the module of `app.handlers` that has the same name."""

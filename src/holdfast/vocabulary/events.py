@@ -61,6 +61,7 @@ class EventKind(str, Enum):
     HOLDFAST_UPGRADED = "holdfast:upgraded"
     HOLDFAST_STOPPING = "holdfast:stopping"
     SESSION_OPENED = "session:opened"
+    SESSION_CALLED = "session:called"
     SESSION_CLOSED = "session:closed"
     MODE_SWITCHING = "mode:switching"
     MODE_SWITCHED = "mode:switched"
@@ -142,6 +143,7 @@ MEANING: dict[EventKind, str] = {
     EventKind.HOLDFAST_UPGRADED: "Keeper and supervisor now run another version.",
     EventKind.HOLDFAST_STOPPING: "Everything is being stopped.",
     EventKind.SESSION_OPENED: "A session began: `session`, its `client`, who opened it.",
+    EventKind.SESSION_CALLED: "A session made its first call: `session`, its `client`, the `call`.",
     EventKind.SESSION_CLOSED: "A session ended: `session`, why, and what became of what it "
     "started.",
     EventKind.MODE_SWITCHING: "The supervisor is being replaced by one of another mode: `from`, "

@@ -44,6 +44,8 @@ class SessionInfo(Result, frozen=True, kw_only=True):
     """The supervised run that opened it."""
     owns: list[str] = []
     """Services that run for it."""
+    first_call: str | None = None
+    """The first tool that it called; None: none yet."""
     scopes: dict[str, Any] = {}
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.cli.mcp.config import CLIENTS
 from holdfast.cli.mcp.verb import parse_toolsets
+from holdfast.system.assistant_programs import PROGRAMS
 from holdfast.vocabulary.errors import UsageError
 
 
@@ -24,7 +24,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", PROGRAMS)
 def test_every_client_is_shown_and_written(
     client: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -34,7 +34,7 @@ def test_every_client_is_shown_and_written(
     assert main(["mcp", "config", client, "--start", "--write"]) == 0
     assert main(["mcp", "config", client, "--start", "--write"]) == 0
     assert "says it already" in capsys.readouterr().out
-    file = CLIENTS[client].file
+    file = PROGRAMS[client].file
     path = home / file[2:] if file.startswith("~") else home / "project" / file
     text = path.read_text()
     assert "holdfast" in text
@@ -175,21 +175,21 @@ def test_codex_lets_its_tools_pass(home: Path) -> None:
     assert not (home / ".codex").exists()
 
 
-@pytest.mark.parametrize("client", [name for name, one in CLIENTS.items() if one.is_users])
+@pytest.mark.parametrize("client", [name for name, one in PROGRAMS.items() if one.is_users])
 def test_the_entry_of_another_project_stays(
     client: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a file of the user each project has an entry of its own."""
-    path = home / CLIENTS[client].file[2:]
+    path = home / PROGRAMS[client].file[2:]
     assert main(["mcp", "config", client, "--write"]) == 0
-    first = json.loads(path.read_text())[CLIENTS[client].section]
+    first = json.loads(path.read_text())[PROGRAMS[client].section]
     for folder in ("a/shop", "b/shop"):
         (home / folder).mkdir(parents=True)
         (home / folder / "holdfast.yaml").write_text("services: {}\n")
         monkeypatch.chdir(home / folder)
         for _ in range(2):
             assert main(["mcp", "config", client, "--write"]) == 0
-    servers = json.loads(path.read_text())[CLIENTS[client].section]
+    servers = json.loads(path.read_text())[PROGRAMS[client].section]
     assert list(servers) == ["holdfast", "holdfast-shop", "holdfast-shop-2"]
     assert servers["holdfast"] == first["holdfast"]
     assert str(home / "a/shop") in servers["holdfast-shop"]["args"]

@@ -65,7 +65,7 @@ export default function Access({ query }: PageProps): JSX.Element {
   const why = may("administer") ? (isLive.value ? undefined : "the connection is lost") : "it takes an admin";
   return (
     <div class="stack" data-page="access" data-state={asked.value || asked.error ? "shown" : "loading"}>
-      <div class="page-head">
+      <div class="page-head wraps">
         <h1>Access</h1>
         <span class="dim">Tokens of programs and people, and logins of browsers.</span>
         <span class="grow" />
@@ -241,8 +241,8 @@ function limitsOf({ scopes = {} }: TokenInfo): ComponentChildren {
   return parts.length ? parts.join("; ") : <span class="dim">no limit</span>;
 }
 
-function expiryTone({ expires_at: at }: TokenInfo, now: number): string {
-  if (!at) return "dim";
+function expiryTone({ expires_at: at, kind }: TokenInfo, now: number): string {
+  if (!at || kind !== "token") return "dim";
   return at - now / 1000 < 7 * 86_400 ? "is-warn" : "";
 }
 

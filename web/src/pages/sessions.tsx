@@ -39,7 +39,7 @@ export default function Sessions({ params, query }: PageProps): JSX.Element {
   const chosen = params.session;
   return (
     <div class="stack" data-page="sessions" data-state={asked.value ? "shown" : "loading"}>
-      <div class="page-head">
+      <div class="page-head wraps">
         <h1>Sessions</h1>
         <span class="dim">
           {asked.value && `${count(all.length)} assistant${all.length === 1 ? "" : "s"} here`}
@@ -49,7 +49,11 @@ export default function Sessions({ params, query }: PageProps): JSX.Element {
           Connect an assistant
         </a>
       </div>
-      {may("operate") && <Inbox marked={query.get("approval")} />}
+      {may("operate") ? (
+        <Inbox marked={query.get("approval")} />
+      ) : (
+        <p class="card dim">Approvals are for operators and admins: holdfast dashboard --role operator</p>
+      )}
       <Show asked={asked}>
         {() =>
           all.length === 0 ? (
@@ -71,6 +75,7 @@ export default function Sessions({ params, query }: PageProps): JSX.Element {
 
 /** `restart of db, cache`: what a request is about, in words. */
 function subjectOf({ command, arguments: given }: ApprovalInfo): string {
+  if (command === "approve_mcp_tools") return `approval of ${[given.tools].flat().join(", ")}`;
   const names = [given.services, given.service ?? given.name ?? given.tool ?? given.path].flat();
   const some = names.filter((name): name is string => typeof name === "string");
   const more = some.length > 4 ? ` and ${some.length - 4} more` : "";

@@ -1,4 +1,5 @@
 // Preferences of whoever is logged in, kept by the supervisor, and facts about this Holdfast.
+import "../ui/asking.css";
 import type { Signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
@@ -59,7 +60,7 @@ export default function Settings(): JSX.Element {
   );
   return (
     <div class="stack" data-page="settings" data-state={supervisor.value ? "shown" : "loading"}>
-      <div class="page-head">
+      <div class="page-head wraps">
         <h1>Settings</h1>
         <span class="dim">Kept by the supervisor, for all browsers of your role.</span>
         <span class="grow" />

@@ -1,6 +1,6 @@
 // What a page asks for and keeps current, and how it shows that it waits, failed, or may not.
 import "./asking.css";
-import { useSignalEffect } from "@preact/signals";
+import { effect, untracked } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { CommandError } from "../core/socket.ts";
@@ -38,9 +38,11 @@ export function useAsked<T>(ask: () => Promise<T>, kinds: RegExp, key = ""): Ask
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const stop = onEvent((event) => {
-      if (!kinds.test(event.kind)) return;
-      clearTimeout(timer);
-      timer = setTimeout(again, GATHER_MS);
+      if (kinds.test(event.kind))
+        timer ??= setTimeout(() => {
+          timer = undefined;
+          again();
+        }, GATHER_MS);
     });
     return () => {
       stop();
@@ -48,12 +50,13 @@ export function useAsked<T>(ask: () => Promise<T>, kinds: RegExp, key = ""): Ask
       turn.current += 1;
     };
   }, [again]);
-  useSignalEffect(() => {
-    if (isLive.value) again();
-  });
-  useEffect(() => {
-    if (isLive.peek()) again();
-  }, [again]);
+  useEffect(
+    () =>
+      effect(() => {
+        if (isLive.value) untracked(again);
+      }),
+    [again],
+  );
   return { value: state.key === key ? state.value : null, error: state.error, again };
 }
 

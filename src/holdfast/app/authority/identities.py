@@ -16,6 +16,7 @@ from holdfast.adapters.tokens import Token
 from holdfast.app.audit.auditor import Auditor
 from holdfast.rules.authority.permissions import role_of
 from holdfast.rules.sessions import granted
+from holdfast.secrets.redaction import redact
 from holdfast.system import peers, processes
 from holdfast.system.peers import Peer, Standing
 from holdfast.system.processes import Process
@@ -161,6 +162,8 @@ class Identities:
         session = self._context.sessions.find(text)
         if session is None:
             return None
+        if call is not None:
+            self._context.sessions.note_call(session, redact(call))
         stored, behind = session.stored, None
         if stored.token is not None:
             behind = self._actor_of_id(stored.token, door)

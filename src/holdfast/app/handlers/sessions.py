@@ -101,5 +101,6 @@ def _session_info(context: Context, session: Session) -> SessionInfo:
         expires_in=None if remaining is None else round(remaining, 3),
         run_id=stored.run_id,
         owns=sessions.owned(session),
+        first_call=stored.first_call,
         scopes={"commands": list(scopes.commands or ())},
     )

@@ -10,201 +10,81 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.cli.call import Call
+from holdfast.system.assistant_programs import (
+    NAME,
+    PROGRAMS,
+    AssistantProgram,
+    Entry,
+    entry_of,
+    path_of,
+    toml_lines,
+)
 from holdfast.vocabulary.errors import Failed, UsageError
 from holdfast.vocabulary.names import closest
-
-NAME = "holdfast"
-
-
-class AssistantProgram(NamedTuple):
-    """A program that assistants run in, and its configuration file."""
-
-    title: str
-    file: str
-    """Relative to the project, or with `~` to the user's home."""
-    section: str
-    """The key that holds the servers; in TOML the table."""
-    entry: Callable[[str, list[str]], dict[str, Any]]
-    defaults: dict[str, Any] = {}
-    """Keys of our entry that are written where they are missing; the user may change them."""
-    note: str = ""
-
-    @property
-    def is_users(self) -> bool:
-        """Whether the file is the user's, for all projects."""
-        return self.file.startswith("~")
-
-
-def _plain(command: str, args: list[str]) -> dict[str, Any]:
-    return {"command": command, "args": args}
-
-
-def _typed(command: str, args: list[str]) -> dict[str, Any]:
-    return {"type": "stdio", "command": command, "args": args}
-
-
-def _local(command: str, args: list[str]) -> dict[str, Any]:
-    return {"type": "local", "command": [command, *args], "enabled": True}
-
-
-_DESKTOP = (
-    "~/Library/Application Support/Claude" if sys.platform == "darwin" else "~/.config/Claude"
-)
-_VARIABLES = ["HOLDFAST_STATE_DIR", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"]
-"""The variables that tell where Holdfast runs. Codex passes on only those that are listed. It also
-cancels calls that nobody approves, unless its approval mode lets them pass."""
-CLIENTS: dict[str, AssistantProgram] = {
-    "claude": AssistantProgram("Claude Code", ".mcp.json", "mcpServers", _plain),
-    "claude-desktop": AssistantProgram(
-        "Claude Desktop", f"{_DESKTOP}/claude_desktop_config.json", "mcpServers", _plain
-    ),
-    "codex": AssistantProgram(
-        "Codex",
-        ".codex/config.toml",
-        "mcp_servers",
-        _plain,
-        {"env_vars": _VARIABLES, "default_tools_approval_mode": "approve"},
-        "Codex reads it in projects that it trusts",
-    ),
-    "gemini": AssistantProgram("Gemini CLI", ".gemini/settings.json", "mcpServers", _plain),
-    "cursor": AssistantProgram("Cursor", ".cursor/mcp.json", "mcpServers", _plain),
-    "vscode": AssistantProgram("VS Code", ".vscode/mcp.json", "servers", _typed),
-    "windsurf": AssistantProgram(
-        "Windsurf", "~/.codeium/windsurf/mcp_config.json", "mcpServers", _plain
-    ),
-    "zed": AssistantProgram("Zed", "~/.config/zed/settings.json", "context_servers", _plain),
-    "opencode": AssistantProgram("opencode", "opencode.json", "mcp", _local),
-}
 
 
 def config(call: Call) -> int:
     if len(call.operands) < 2:
         if call.options.get("write"):
-            raise UsageError("whose file?", f"known: {', '.join(CLIENTS)}")
+            raise UsageError("whose file?", f"known: {', '.join(PROGRAMS)}")
         return _show_all(call)
     word = call.operands[1]
-    client = CLIENTS.get(word)
+    client = PROGRAMS.get(word)
     if client is None:
-        guess = closest(word, list(CLIENTS))
+        guess = closest(word, list(PROGRAMS))
         meant = f'; did you mean "{guess}"?' if guess else ""
-        raise UsageError(f'no client "{word}"{meant}', f"known: {', '.join(CLIENTS)}")
+        raise UsageError(f'no client "{word}"{meant}', f"known: {', '.join(PROGRAMS)}")
     path = _path(call, client)
-    command, args = _command(call, client)
-    ours = Entry(client, _entry_name(call, client, path), command, args)
+    ours = _entry(call, client, path)
     if call.options.get("write"):
         return _write(call, ours, path)
     if call.is_json:
         call.emit({"file": path, "section": client.section, ours.name: ours.values})
         return 0
     call.note(f"{client.title} reads {path}; --write puts this into it")
-    call.say(_text(ours))
+    call.say(ours.text)
     return 0
 
 
-class Entry(NamedTuple):
-    """Our entry in a client's file."""
-
-    client: AssistantProgram
-    name: str
-    command: str
-    args: list[str]
-
-    @property
-    def owned(self) -> dict[str, Any]:
-        """The keys that are always written."""
-        return self.client.entry(self.command, self.args)
-
-    @property
-    def values(self) -> dict[str, Any]:
-        return {**self.owned, **self.client.defaults}
+def _path(call: Call, program: AssistantProgram) -> str:
+    home = call.environ.get("HOME") or os.path.expanduser("~")
+    return path_of(program, call.places.project, home)
 
 
-def _entry_name(call: Call, client: AssistantProgram, path: str) -> str:
-    """Return the name of our entry, which in a file of the user is not another project's."""
-    if not client.is_users:
-        return NAME
-    try:
-        servers = json.loads(_read(path) or "{}")[client.section]
-        taken = {name: one.get("args") or [] for name, one in servers.items()}
-    except (ValueError, KeyError, AttributeError, TypeError):
-        return NAME  # `_write` says what is wrong with the file
-    project = call.places.project
-    folder = "".join(c if c.isalnum() else "-" for c in os.path.basename(project)).strip("-")
-    own = f"{NAME}-{folder or 'project'}"
-    names = [NAME, own, *(f"{own}-{number}" for number in range(2, 1000))]
-    here = [name for name in names if project in taken.get(name, ())]
-    free = [name for name in names if name not in taken]
-    return (here or free)[0]
+def _entry(call: Call, program: AssistantProgram, path: str) -> Entry:
+    options = [flag for flag in ("--start", "--read-only") if call.options.get(_name_of(flag))]
+    if "toolsets" in call.options:
+        options += ["--toolsets", call.options["toolsets"]]
+    text = (_read(path) or "") if program.is_users else ""
+    return entry_of(
+        program,
+        call.places.project,
+        options,
+        own=os.path.realpath(sys.argv[0]),
+        search_path=call.environ.get("PATH") or "",
+        text=text,
+    )
+
+
+def _name_of(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")
 
 
 def _show_all(call: Call) -> int:
     if call.is_json:
-        call.emit({name: _path(call, client) for name, client in CLIENTS.items()})
+        call.emit({name: _path(call, client) for name, client in PROGRAMS.items()})
         return 0
-    width = max(len(name) for name in CLIENTS)
-    for name, client in CLIENTS.items():
+    width = max(len(name) for name in PROGRAMS)
+    for name, client in PROGRAMS.items():
         call.say(f"{name:<{width}}  {client.title:<14}  {_path(call, client)}")
     return 0
 
 
-def _path(call: Call, client: AssistantProgram) -> str:
-    if client.is_users:
-        home = call.environ.get("HOME") or os.path.expanduser("~")
-        return os.path.join(home, client.file[2:])
-    return os.path.join(call.places.project, client.file)
-
-
-def _command(call: Call, client: AssistantProgram) -> tuple[str, list[str]]:
-    """The command by which the client starts the relay. In a file of the user it must name the
-    project."""
-    args = ["mcp"]
-    if client.is_users:
-        args += ["-C", call.places.project]
-    args += [flag for flag in ("--start", "--read-only") if call.options.get(_option_name(flag))]
-    if "toolsets" in call.options:
-        args += ["--toolsets", call.options["toolsets"]]
-    own = os.path.realpath(sys.argv[0])
-    is_program = os.path.basename(own) == NAME and os.access(own, os.X_OK)
-    if is_program and not client.is_users and _is_in_path(call, own):
-        return NAME, args
-    return (own, args) if is_program else (sys.executable, ["-m", "holdfast", *args])
-
-
-def _option_name(flag: str) -> str:
-    return flag.lstrip("-").replace("-", "_")
-
-
-def _is_in_path(call: Call, own: str) -> bool:
-    """Return whether `holdfast` in PATH is this program."""
-    for folder in (call.environ.get("PATH") or "").split(os.pathsep):
-        found = os.path.join(folder, NAME)
-        if folder and os.access(found, os.X_OK):
-            return os.path.realpath(found) == own
-    return False
-
-
-def _text(ours: Entry) -> str:
-    if ours.client.file.endswith(".toml"):
-        return "\n".join([_head(ours), *_toml(ours.values)])
-    value = {ours.client.section: {ours.name: ours.values}}
-    return json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def _head(ours: Entry) -> str:
-    return f"[{ours.client.section}.{ours.name}]"
-
-
-def _toml(values: dict[str, Any]) -> list[str]:
-    # Texts and lists of texts are written in TOML as in JSON.
-    return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
-
-
 def _write(call: Call, ours: Entry, path: str) -> int:
-    client = ours.client
+    client = ours.program
     before = _read(path)
     make = _in_toml if path.endswith(".toml") else _in_json
     try:
@@ -212,7 +92,7 @@ def _write(call: Call, ours: Entry, path: str) -> int:
     except (ValueError, AttributeError, TypeError):
         raise Failed(
             f"{path} is not understood (comments?), so nothing was changed",
-            f"add this by hand: {_text(ours)}",
+            f"add this by hand: {ours.text}",
         ) from None
     if "\r\n" in (before or ""):
         after = after.replace("\n", "\r\n")
@@ -242,9 +122,9 @@ def _read(path: str) -> str | None:
 def _in_json(ours: Entry, before: str) -> str:
     """The file with our entry; raises ValueError and others if something else would be lost."""
     value = json.loads(before, object_pairs_hook=_unique_keys) if before.strip() else {}
-    servers = value.setdefault(ours.client.section, {})
+    servers = value.setdefault(ours.program.section, {})
     theirs = servers.get(ours.name) or {}
-    servers[ours.name] = {**ours.client.defaults, **theirs, **ours.owned}
+    servers[ours.name] = {**ours.program.defaults, **theirs, **ours.owned}
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -256,12 +136,12 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _in_toml(ours: Entry, before: str) -> str:
     """The file with our entry; every other line stays as it is."""
-    section = ours.client.section
+    section = ours.program.section
     after = _with_table(ours, before)
     was, now = _parsed(before), _parsed(after)
     if was is None or now is None:
         # This Python has no TOML parser, so only simple files are changed.
-        rest = before.replace(_head(ours), "")
+        rest = before.replace(ours.head, "")
         rest = rest.replace(f"[{section}.{ours.name}.", "[")
         keys = [line.partition("=")[0].strip() for line in rest.splitlines()]
         is_odd = any(ours.name in key or key.startswith(section) for key in keys)
@@ -270,7 +150,7 @@ def _in_toml(ours: Entry, before: str) -> str:
         return after
     new = now.setdefault(section, {}).pop(ours.name, {})
     old = was.setdefault(section, {}).pop(ours.name, {})
-    if was != now or new != {**ours.client.defaults, **old, **ours.owned}:
+    if was != now or new != {**ours.program.defaults, **old, **ours.owned}:
         raise ValueError("something else would be changed")
     return after
 
@@ -285,7 +165,7 @@ def _parsed(text: str) -> dict[str, Any] | None:
 
 
 def _with_table(ours: Entry, before: str) -> str:
-    head = _head(ours)
+    head = ours.head
     kept: list[str] = []
     found: set[str] = set()
     is_ours, is_listing, place = False, False, None
@@ -306,8 +186,8 @@ def _with_table(ours: Entry, before: str) -> str:
         if not is_ours or (stripped and key not in ours.owned):
             # Keys that the user added to our table stay in it.
             kept.append(line)
-    missing = {key: one for key, one in ours.client.defaults.items() if key not in found}
-    block = [head, *_toml({**ours.owned, **missing})]
+    missing = {key: one for key, one in ours.program.defaults.items() if key not in found}
+    block = [head, *toml_lines({**ours.owned, **missing})]
     if place is None:
         gap = [""] if kept and kept[-1].strip() else []
         kept += [*gap, *block]

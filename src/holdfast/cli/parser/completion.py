@@ -175,9 +175,9 @@ def _operands(verb: Verb, before: list[str], place: int) -> list[tuple[str, str]
     if not has_operand and (words := _first_words(verb)):
         return [(word, "") for word in words]
     if before[place:] == ["mcp", "config"]:
-        from holdfast.cli.mcp.config import CLIENTS
+        from holdfast.system.assistant_programs import PROGRAMS
 
-        return [(name, "") for name in CLIENTS]
+        return [(name, "") for name in PROGRAMS]
     if verb.name == "context" and before[-1] in ("use", "rm"):
         return _contexts()
     if verb.name == "help":

@@ -316,6 +316,22 @@ class Sessions:
 
     # Signs of life
 
+    def note_call(self, session: Session, call: str) -> None:
+        """Announce the first call of a session: its program is connected and works."""
+        if session.stored.first_call is not None:
+            return
+        session.stored = msgspec.structs.replace(session.stored, first_call=call)
+        try:
+            self._save()
+        except Failed as error:
+            _log.error("%s", error)
+        self._environment.recorder.event(
+            EventKind.SESSION_CALLED,
+            session=session.name,
+            client=session.stored.client,
+            call=call,
+        )
+
     def renew(self, session: Session) -> None:
         session.last_sign = self._environment.clock.monotonic()
         self._watch(session)
