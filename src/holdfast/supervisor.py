@@ -287,7 +287,7 @@ class Supervisor:
         servers = self._mcp_servers
         inbox = McpInbox(servers.registry, authority.approvals, self._clock)
         servers.on_sighting = lambda *_: inbox.update()
-        inbox.on_approved = servers.tell_changed
+        inbox.on_approved = servers.tell_approved
         self._settings.listen(servers.use)
         self._settings.listen(lambda _: inbox.update(is_quiet=True))
         workspace = Workspace(

@@ -265,6 +265,13 @@ def test_a_held_change_is_looked_at_and_approved(visit: Visit, hold: BrowsedHold
     page.get_by_role("button", name="Approve it").click()
     page.wait_for_selector("text=Nothing is held")
     assert server(hold)["held"] == 0
+    # What changes next is approved elsewhere, and the page hears of it.
+    hold.write({**declared(), "services": SERVICES})
+    hold.cli("reload")
+    hold.ask("restart", services=["counter"])
+    diff.wait_for()
+    hold.cli("mcp", "approve", "counter")
+    page.wait_for_selector("text=Nothing is held")
 
 
 def test_an_assistant_is_connected(

@@ -75,6 +75,7 @@ class EventKind(str, Enum):
     DOOR_FAILED = "door:failed"
     FILES_TAKEN_BACK = "files:taken_back"
     MCP_TOOLS_CHANGED = "mcp:tools_changed"
+    MCP_TOOLS_APPROVED = "mcp:tools_approved"
     EVENTS_DROPPED = "events:dropped"
     DATABASE_REPLACED = "database:replaced"
 
@@ -164,6 +165,7 @@ MEANING: dict[EventKind, str] = {
     "`change`, its `paths`, and those that were `left` because others had changed them.",
     EventKind.MCP_TOOLS_CHANGED: "An MCP server tells other tools than those that were approved: "
     "which are `new`, `changed` or `gone`. They are held until somebody approves them.",
+    EventKind.MCP_TOOLS_APPROVED: "Held definitions of an MCP server were approved: its `tools`.",
     EventKind.EVENTS_DROPPED: "Old events were removed by age or count.",
     EventKind.DATABASE_REPLACED: "The history was unreadable or deleted, and is begun anew; "
     "`moved_to`: where the old one is.",

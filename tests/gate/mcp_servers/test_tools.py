@@ -54,6 +54,9 @@ def test_a_changed_definition_is_held_until_it_is_approved() -> None:
             hold.ask("approve", approval=entry["approval"], caller=caller)
         assert "approved of counter: add" in hold.cli("mcp", "approve", "counter").stdout
         assert hold.ask("approvals")["waiting"] == []
+        events = hold.ask("events", limit=1000)["events"]
+        (told,) = [one for one in events if one["kind"] == "mcp:tools_approved"]
+        assert (told["service"], told["data"]) == ("counter", {"tools": ["add"]})
         assert hold.text("counter__add", text="yes") == "added yes"
         restart_as(hold, VARIANT="new")
         wait_for(lambda: hold.server()["held"] == 2)

@@ -25,8 +25,8 @@ class McpInbox:
         self._clock = clock
         self._entries: dict[str, str] = {}
         """The id of the entry of each server."""
-        self.on_approved: Callable[[], None] = lambda: None
-        """Called when other tools are offered."""
+        self.on_approved: Callable[[str, list[str]], None] = lambda server, tools: None
+        """Called when these tools of a server are offered as they are now."""
 
     def update(self, *, is_quiet: bool = False) -> None:
         """Post what is held now, and take away what is not any more. `is_quiet`: it was held
@@ -47,14 +47,13 @@ class McpInbox:
         names = [name.removeprefix(f"{server}__") for name in tools]
         approved = self._registry.approve(server, names)
         self.update(is_quiet=True)
-        self.on_approved()
+        self.on_approved(server, approved)
         return approved
 
     def _decided(self, server: str, info: ApprovalInfo) -> None:
         self._entries.pop(server, None)
         if info.state == "approved":
-            self._registry.approve(server, ())
-            self.on_approved()
+            self.on_approved(server, self._registry.approve(server, ()))
         else:
             self._registry.reject(server)
 

@@ -133,6 +133,11 @@ class McpServers(RunObserver):
         """Other tools are offered."""
         self.work.send({"do": "changed"})
 
+    def tell_approved(self, server: str, tools: list[str]) -> None:
+        """Announce that these tools are offered by their new definitions."""
+        self._environment.recorder.event(EventKind.MCP_TOOLS_APPROVED, server, tools=tools)
+        self.tell_changed()
+
     def close(self) -> None:
         """Stop lending: this supervisor ends."""
         self._lender.close()
