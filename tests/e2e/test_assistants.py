@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,43 @@ def asking(hold: BrowsedHold) -> Connection:
 
 def waiting(hold: BrowsedHold) -> list[str]:
     return [one["approval"] for one in hold.ask("approvals")["waiting"]]
+
+
+class Relay:
+    """The program that an assistant starts, and its lines."""
+
+    def __init__(self, hold: BrowsedHold) -> None:
+        self._process = subprocess.Popen(
+            hold.command("mcp", "--read-only"),
+            cwd=hold.project,
+            env=hold.environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._count = 0
+
+    def __enter__(self) -> Relay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=30)
+
+    def tell(self, method: str, **message: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(
+            json.dumps({"jsonrpc": "2.0", "method": method, **message}) + "\n"
+        )
+        self._process.stdin.flush()
+
+    def ask(self, method: str, **params: Any) -> Any:
+        self._count += 1
+        self.tell(method, id=self._count, params=params)
+        assert self._process.stdout is not None
+        while True:
+            answer = json.loads(self._process.stdout.readline())
+            if answer.get("id") == self._count:
+                return answer["result"]
 
 
 def test_an_approval_is_given_in_the_inbox(visit: Visit, hold: BrowsedHold, ci: str) -> None:
@@ -294,15 +332,16 @@ def test_an_assistant_is_connected(
     page.wait_for_selector(".toast:has-text('Copied: Command')")
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == "holdfast mcp config cursor --read-only --write"
-    opened = hold.ask("open_session", client="cursor")
-    page.wait_for_selector("[data-tone=info] >> text=cursor is here")
-    with closing(asking(hold)) as line:
-        caller = {"token": opened["token"], "door": "mcp", "call": "list_services"}
-        line.ask("status", caller=caller)
-    page.wait_for_selector("[data-tone=ok] >> text=made its first call: list_services")
-    assert accessibility_faults(page) == []
-    hold.ask("close_session", session=opened["session"]["session"])
-    page.wait_for_selector("text=Connected.")
+    with Relay(hold) as relay:
+        me = {"name": "cursor", "version": "1"}
+        relay.ask("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=me)
+        relay.tell("notifications/initialized")
+        page.wait_for_selector("[data-tone=info] >> text=cursor is here")
+        assert "web" in json.dumps(relay.ask("tools/call", name="status", arguments={}))
+        page.wait_for_selector("[data-tone=ok] >> text=cursor made its first call: status")
+        assert accessibility_faults(page) == []
+        page.get_by_role("link", name="Show its session").click()
+        page.wait_for_selector("[aria-label='Session of cursor']")
 
 
 def test_settings_are_kept_by_the_supervisor(visit: Visit, hold: BrowsedHold) -> None:
