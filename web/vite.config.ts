@@ -24,7 +24,9 @@ function digest(): string {
 }
 
 const SELDOM =
-  /src\/(state\/workflows|pages\/(access|audit|connect|mcp|schedules|security|sessions|settings|workflows))/;
+  /src\/(state\/(records|workflows)|ui\/asking|pages\/(access|audit|connect|mcp|schedules|se(curity|ss|tt)|workflows))/;
+const OFTEN = /src\/(pages\/(service|metrics)|views\/(service_tabs|metrics))/;
+const LINES = /src\/(pages\/logs|ui\/logpanel|views\/log|core\/(ansi|find|log|ring|eventwords))/;
 
 const SHARED =
   /src\/(core\/(hue|layout|query|sentences|spelling|strips|words)|state\/(graph|past|usage|verbs)|ui\/(copyas|diagnosis|table|tabs)|views\/(graph|runs|spark|strip|tiles))\.tsx?$/;
@@ -59,6 +61,8 @@ export default {
           groups: [
             { name: "common", test: SHARED },
             { name: "more", test: SELDOM },
+            { name: "services", test: OFTEN },
+            { name: "lines", test: LINES },
           ],
         },
       },
