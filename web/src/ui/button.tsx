@@ -43,7 +43,7 @@ export function Button(props: Props): JSX.Element {
     >
       {busy ? <span class="spinner" aria-hidden="true" /> : icon && <Icon name={icon} />}
       {children}
-      {keys && children && <kbd class="only-wide">{keys}</kbd>}
+      {keys && children && <kbd class="only-wide" aria-hidden="true">{keys}</kbd>}
     </button>
   );
 }
