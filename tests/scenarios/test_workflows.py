@@ -403,7 +403,7 @@ def test_what_is_under_way_can_be_followed_by_others(hold: Hold) -> None:
     asking = Connection(str(hold.runtime / "line.sock"))
     asking.send("run_workflow", name="long")
     (work,) = wait_for(lambda: hold.ask("workflows")["under_way"])
-    argv = hold.command("workflow", "--follow", work["id"])
+    argv = hold.command("workflow", "--watch", work["id"])
     with started(argv, cwd=hold.project, env=hold.environ) as leaving:
         read_until(leaving, b"begun")
         leaving.send_signal(signal.SIGINT)
@@ -412,7 +412,7 @@ def test_what_is_under_way_can_be_followed_by_others(hold: Hold) -> None:
         read_until(following, b"begun")
         gate.write_text("let through\n")
         assert b"let through" in read_until(following, b"workflow long: done")
-    assert "let through" in hold.cli("workflow", "--follow", work["id"]).stdout
+    assert "let through" in hold.cli("workflow", "--watch", work["id"]).stdout
     assert hold.ask("follow_workflow", workflow=work["id"])["outcome"] == "done"
-    assert "is under way" in hold.cli("workflow", "--follow", "workflow-0", expect=3).stderr
+    assert "is under way" in hold.cli("workflow", "--watch", "workflow-0", expect=3).stderr
     asking.close()

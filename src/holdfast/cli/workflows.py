@@ -173,7 +173,7 @@ def _words_for_service(call: Call) -> list[str] | None:
     most=2,
     options=(
         Option("--cancel", "end what is under way under this id", "ID"),
-        Option("-f --follow", "show what is under way under this id, to its end", "ID"),
+        Option("--watch", "show what is under way under this id, to its end", "ID"),
     ),
     commands=("run_workflow", "workflows", "follow_workflow", *_ALWAYS_ASKED),
     examples=(
@@ -186,8 +186,8 @@ def workflow(call: Call) -> int:
         result = call.ask("cancel_workflow", workflow=call.options["cancel"])
         call.emit(result) if call.is_json else call.say(result["message"])
         return 0
-    if "follow" in call.options:
-        fields = {"workflow": call.options["follow"]}
+    if "watch" in call.options:
+        fields = {"workflow": call.options["watch"]}
         return _report(call, RequestFollower(call, is_ours=False).follow("follow_workflow", fields))
     words = call.operands
     if not words or words == ["ls"]:
