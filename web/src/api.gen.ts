@@ -67,6 +67,17 @@ export interface ApprovedTools {
   approved: string[];
   held?: string[];
 }
+export interface AssistantSetup {
+  name: string;
+  title: string;
+  file: string;
+  entry: string;
+  command: string[];
+  note?: string;
+}
+export interface AssistantSetupsResult {
+  programs: AssistantSetup[];
+}
 export interface AuditResult {
   records: (Record<string, unknown>)[];
   last: number;
@@ -848,6 +859,7 @@ export interface SessionInfo {
   expires_in?: number | null;
   run_id?: string | null;
   owns?: string[];
+  first_call?: string | null;
   scopes?: Record<string, unknown>;
 }
 export interface SessionResult {
@@ -1114,6 +1126,12 @@ export interface Commands {
     answers: ApprovedTools;
     permission: "administer";
     effect: "changes";
+  };
+  assistant_setups: {
+    takes: { read_only?: boolean; start?: boolean; toolsets?: string[]; };
+    answers: AssistantSetupsResult;
+    permission: "view";
+    effect: "reads";
   };
   audit: {
     takes: { since?: number | null; after?: number | null; limit?: number; actor?: string | null; about?: string | null; verify?: boolean; follow?: boolean; };
