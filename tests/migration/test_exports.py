@@ -155,6 +155,27 @@ def test_kubernetes_objects(tmp_path: Path) -> None:
     assert objects["CronJob", "often"]["schedule"] == "*/10 * * * *"
 
 
+def test_the_schema_of_kubernetes_accepts_the_objects(tmp_path: Path) -> None:
+    """With no key that the API does not know."""
+    validator = pytest.importorskip(
+        "kubernetes_validate", reason="kubernetes-validate, 100 MB of schemas, is not installed"
+    )
+    files, _ = exported(tmp_path, EVERYTHING, "kubernetes")
+    for one in yaml.safe_load_all(files["kubernetes.yaml"]):
+        validator.validate(one, validator.latest_version(), strict=True)
+
+
+def test_nomad_attributes_are_words(tmp_path: Path) -> None:
+    """HCL quotes the keys of a map only, never those of a block."""
+    files, _ = exported(tmp_path, EVERYTHING, "nomad")
+    lines = [line.strip() for line in files["job.nomad.hcl"].splitlines()]
+    assert [line for line in lines if line.startswith('"')] == []
+    odd = {"services": {"a": {"command": ["/bin/true"], "env": {"a.b": "1", "C": "2"}}}}
+    files, _ = exported(tmp_path, odd, "nomad")
+    assert "env = {" in files["job.nomad.hcl"]
+    assert '"a.b" = "1"' in files["job.nomad.hcl"]
+
+
 @pytest.mark.parametrize(
     ("cron", "calendar"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -93,7 +94,8 @@ def _task(service: DeclaredService, image: str | None) -> dict[str, Any]:
         else:
             env[key] = text
     if env:
-        task["env"] = {_text(key): text for key, text in env.items()}
+        is_plain = all(re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII) for key in env)
+        task["env" if is_plain else "env ="] = env if is_plain else _quoted_keys(env)
     if user := service.take("user"):
         task["user"] = str(user).partition(":")[0]
     stop = service.take("stop")
@@ -161,6 +163,11 @@ def _lines(block: dict[str, Any], depth: int) -> list[str]:
         else:
             lines.append(f"{indent}{key} = {_value(value)}")
     return lines
+
+
+def _quoted_keys(values: dict[str, str]) -> dict[str, str]:
+    """Return keys that are no words of HCL, as a map has them."""
+    return {_text(key): text for key, text in values.items()}
 
 
 def _value(value: Any) -> str:
