@@ -11,11 +11,13 @@ import asyncio
 import os
 import random
 import socket
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import holdfast
 from holdfast.adapters import keeper_memory, own_log
+from holdfast.adapters.agents.records import AgentStore
 from holdfast.adapters.audit_anchors import Anchors
 from holdfast.adapters.audit_log import AuditLog, Head
 from holdfast.adapters.keeper_link import KeeperLink
@@ -37,6 +39,10 @@ from holdfast.engine import event_log
 from holdfast.engine.admission.admission import DependencyAdmission
 from holdfast.engine.admission.awaited_lines import AwaitedLines
 from holdfast.engine.admission.host_capacity import HostCapacity
+from holdfast.engine.agents.backends import Backends
+from holdfast.engine.agents.conversation import AgentParts
+from holdfast.engine.agents.sessions import Agents
+from holdfast.engine.agents.worktrees import Worktrees
 from holdfast.engine.alerts.alerting import Alerting
 from holdfast.engine.authority import security_counters
 from holdfast.engine.authority.approvals import REPLACED, ApprovalQueue
@@ -45,6 +51,7 @@ from holdfast.engine.authority.lockdown import LockdownSwitch
 from holdfast.engine.authority.mode_followers import ModeFollowers
 from holdfast.engine.authority.modes import Modes
 from holdfast.engine.banners import BannerMemory
+from holdfast.engine.caller import CallersEnvironment
 from holdfast.engine.edited_configuration import EditedConfiguration
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.file_watches import FileWatches
@@ -268,6 +275,24 @@ class Supervisor:
         self._observers.add(self._mcp_servers)
         self._probe_checks.open_mcp = partial(checks.open_check, self._mcp_servers)
 
+    def _build_agents(self, approvals: ApprovalQueue, in_thread: ReaderThreads) -> Agents:
+        """Build what runs AI backends, and the sessions with them."""
+        environ = CallersEnvironment(self._link)
+        self._backends = Backends(self._tasks, self._settings, environ, self._project)
+        parts = AgentParts(
+            environment=self._environment,
+            roster=self._roster,
+            subscriptions=self._subscriptions,
+            approvals=approvals,
+            store=AgentStore(self._state),
+            in_thread=in_thread,
+            logs=os.path.join(self._state, "logs"),
+            mcp_command=(sys.executable, "-m", "holdfast", "mcp", "-C", self._project),
+        )
+        agents = Agents(self._backends, parts)
+        self._observers.add(agents)
+        return agents
+
     def _is_gate(self, pid: int) -> bool:
         run = self._link.runs.get(self._gate.run_id or "", {})
         return bool(run) and run.get("pid") == pid
@@ -284,6 +309,7 @@ class Supervisor:
         self._shutdown = ShutdownProcedure(self._roster, self._store, self._link, self._gate)
         in_thread = ReaderThreads()
         authority = self._build_authority()
+        self._agents = self._build_agents(authority.approvals, in_thread)
         servers = self._mcp_servers
         inbox = McpInbox(servers.registry, authority.approvals, self._clock)
         servers.on_sighting = lambda *_: inbox.update()
@@ -334,6 +360,9 @@ class Supervisor:
             gate=self._gate,
             mcp_servers=servers,
             mcp_inbox=inbox,
+            backends=self._backends,
+            agents=self._agents,
+            worktrees=Worktrees(self._tasks, CallersEnvironment(self._link), self._state),
             project=self._project,
             state=self._state,
             logs=os.path.join(self._state, "logs"),
@@ -421,6 +450,7 @@ class Supervisor:
         context.scaling.restore(kept)
         context.sessions.restore(kept)
         context.mcp_servers.restore(kept)
+        context.agents.restore()
         context.idempotency.restore(kept)
         self._tasks.end_leftovers(facts.get("runs") or [])
         self._workflows.restore(kept, facts.get("exits") or [])
@@ -463,6 +493,7 @@ class Supervisor:
         self._file_watches.close()
         self._probe_checks.close()
         self._mcp_servers.close()
+        self._agents.close()
 
     def on_notice(self, notice: Notice) -> None:
         """Pass a notice of the keeper to the object that it concerns."""

@@ -22,7 +22,8 @@ VIEW = frozenset({
     *("git_branches", "checkpoints", "banners", "dependencies", "preferences"),
     *("set_preferences", "mcp_servers", "mcp_tools", "read_mcp_tool"),
     "assistant_setups",
-    *("serve_mcp_servers", "report_mcp_server"),
+    *("serve_mcp_servers", "report_mcp_server", "list_backends"),
+    *("list_agents", "transcript", "follow_agent"),
 })  # fmt: skip
 OPERATE = frozenset({
     *("start", "stop", "restart", "pause", "resume", "signal", "remove", "prune", "reload"),
@@ -32,6 +33,8 @@ OPERATE = frozenset({
     *("write_file", "edit_file", "apply_patch", "undo_files", "git_add", "git_commit"),
     *("git_restore", "git_switch", "git_stash", "git_tag", "checkpoint", "restore_checkpoint"),
     *("git_abort", "dismiss_banner", "open_terminal", "call_mcp_tool"),
+    *("start_or_attach", "prompt", "interrupt", "stop_agent", "restart_agent", "resume_agent"),
+    *("fork_agent", "forget_agent", "delegate"),
 })  # fmt: skip
 ADMINISTER = frozenset({
     *("up", "run", "adopt", "upgrade", "shutdown", "create_token", "list_tokens"),

@@ -32,7 +32,8 @@ NOT_PATHS = frozenset({
     *("fate", "session", "content", "encoding", "etag", "edits", "change", "pattern", "type"),
     *("case", "rev", "message", "branch", "action", "tag", "note", "checkpoint", "instances"),
     *("who", "arguments", "banner", "values", "tool", "tools", "query", "call", "calls"),
-    *("attached", "kind", "run_id", "listing", "result", "input", "toolsets"),
+    *("attached", "kind", "run_id", "listing", "result", "input", "toolsets", "format"),
+    *("backends", "backend", "text"),
 })  # fmt: skip
 ELSEWHERE: dict[tuple[str, str], str] = {
     ("create_token", "paths"): "patterns of what the token may touch; no file is looked at",
@@ -162,6 +163,7 @@ def world() -> Iterator[World]:
                 ],
                 "commands": {"allowed_types": ["binary"]},
                 "mcp": {"run": True},
+                "backends": {"looker": {"kind": "claude", "command": "ls", "args": ["-a"]}},
             }
         )
         hold.up()
@@ -193,6 +195,8 @@ def fields_for(name: str, field: str, path: str) -> dict[str, Any]:
         "run": {"argv": ["ls", "-a"], "service": "looker", "task": True},
         "adopt": {"service": "taken"},
         "execute_command": {},
+        "start_or_attach": {"backend": "looker", "new": True},
+        "delegate": {"backend": "looker", "text": "look", "seconds": 5},
         "custom_restart": {"service": "web"},
     }
     given: Any = path
@@ -220,7 +224,7 @@ ONLY_CHOOSE = frozenset(
     }
 )
 """They choose from what is found; what is denied is not found."""
-RUNS = frozenset({"run", "execute_command", "custom_restart"})
+RUNS = frozenset({"run", "execute_command", "custom_restart", "start_or_attach", "delegate"})
 CONFIGS = frozenset({"plan", "reload", "adopt"})
 
 

@@ -21,7 +21,8 @@ SINGLE = {
     "shutdown", "supervisor_environment", "upgrade_from",
 }  # fmt: skip
 PREFIXES = {
-    "approval:", "condition:", "desired:", "environ:", "good:", "heard:", "listen:", "overlap:",
+    "agent_written:", "approval:", "condition:",
+    "desired:", "environ:", "good:", "heard:", "listen:", "overlap:",
     "mcp_call:", "mcp_handshake:", "owner:", "ports:", "recent:", "repeat:", "scale:",
     "schedule:", "sentence:", "spec:", "under_way:", "workflow:",
 }  # fmt: skip

@@ -8,6 +8,43 @@ export interface AccessResult {
   cause?: string | null;
   who: string;
 }
+export interface AgentInfo {
+  session: string;
+  service: string;
+  backend: string;
+  kind: string;
+  mode?: string;
+  state: string;
+  condition: string;
+  folder: string;
+  worktree?: string | null;
+  provider_id?: string | null;
+  run_id?: string | null;
+  opened_at: number;
+  opened_by: string;
+  parent?: string | null;
+  turn?: number;
+  is_working?: boolean;
+  queued?: number;
+  approvals?: string[];
+  input_tokens?: number;
+  output_tokens?: number;
+  cost?: number;
+  seconds?: number;
+  crashes?: number;
+  failure?: string | null;
+  sentence?: string | null;
+  fix?: string | null;
+  next_start_at?: number | null;
+  events?: number;
+}
+export interface AgentResult {
+  outcome: string;
+  agent: AgentInfo;
+}
+export interface AgentsResult {
+  agents: AgentInfo[];
+}
 export interface Aggregate {
   totalCPU: number;
   totalMemory: number;
@@ -90,6 +127,23 @@ export interface AuditVerdict {
   last: number;
   problem?: string | null;
   anchors?: (Record<string, unknown>)[];
+}
+export interface BackendInfo {
+  name: string;
+  kind: string;
+  mode: string;
+  model?: string | null;
+  path?: string | null;
+  version?: string | null;
+  capabilities?: string[];
+  login?: string;
+  failure?: string | null;
+  sentence?: string | null;
+  fix?: string | null;
+  sessions?: string[];
+}
+export interface BackendsResult {
+  backends: BackendInfo[];
 }
 export interface Banner {
   id: string;
@@ -189,6 +243,11 @@ export interface CustomCommand {
   allowed_in_production?: boolean | null;
   timeout?: number | null;
   timeout_seconds?: number | null;
+}
+export interface DelegateResult {
+  session: string;
+  reason: string;
+  text: string;
 }
 export interface DependenciesResult {
   services: Record<string, ServiceNeeds>;
@@ -698,6 +757,12 @@ export interface ProcessInfo {
   cpu_seconds?: number | null;
   started_at?: number | null;
 }
+export interface PromptResult {
+  session: string;
+  turn: number;
+  after: number;
+  is_queued?: boolean;
+}
 export interface PruneResult {
   deleted_bytes: number;
   deleted_runs: number;
@@ -1034,6 +1099,13 @@ export interface TokenResult {
 export interface TokensResult {
   tokens: TokenInfo[];
 }
+export interface TranscriptResult {
+  session: string;
+  events?: (Record<string, unknown>)[];
+  markdown?: string | null;
+  after: number;
+  is_whole?: boolean;
+}
 export interface UnderWay {
   id: string;
   name: string;
@@ -1199,6 +1271,12 @@ export interface Commands {
     permission: "operate";
     effect: "disrupts";
   };
+  delegate: {
+    takes: { backend?: string; text?: string; session?: string | null; working_dir?: string; seconds?: number; keep?: boolean; };
+    answers: DelegateResult;
+    permission: "operate";
+    effect: "changes";
+  };
   dependencies: {
     takes: { services?: string[]; };
     answers: DependenciesResult;
@@ -1252,6 +1330,18 @@ export interface Commands {
     answers: WorkflowResult;
     permission: "operate";
     effect: "reads";
+  };
+  forget_agent: {
+    takes: { session: string; };
+    answers: Done;
+    permission: "operate";
+    effect: "disrupts";
+  };
+  fork_agent: {
+    takes: { session: string; service?: string | null; };
+    answers: AgentResult;
+    permission: "operate";
+    effect: "changes";
   };
   get_approval: {
     takes: { approval: string; };
@@ -1349,6 +1439,24 @@ export interface Commands {
     permission: "view";
     effect: "reads";
   };
+  interrupt: {
+    takes: { session: string; };
+    answers: AgentResult;
+    permission: "operate";
+    effect: "changes";
+  };
+  list_agents: {
+    takes: { backends?: string[]; };
+    answers: AgentsResult;
+    permission: "view";
+    effect: "reads";
+  };
+  list_backends: {
+    takes: { backends?: string[]; probe?: boolean; };
+    answers: BackendsResult;
+    permission: "view";
+    effect: "reads";
+  };
   list_files: {
     takes: { path?: string; root?: string | null; depth?: number; hidden?: boolean; ignored?: boolean; limit?: number; cursor?: string | null; };
     answers: FileListing;
@@ -1439,6 +1547,12 @@ export interface Commands {
     permission: "view";
     effect: "reads";
   };
+  prompt: {
+    takes: { session: string; text: string; };
+    answers: PromptResult;
+    permission: "operate";
+    effect: "changes";
+  };
   prune: {
     takes: { services?: string[]; older_than?: number; };
     answers: PruneResult;
@@ -1499,6 +1613,12 @@ export interface Commands {
     permission: "operate";
     effect: "disrupts";
   };
+  restart_agent: {
+    takes: { session: string; };
+    answers: AgentResult;
+    permission: "operate";
+    effect: "disrupts";
+  };
   restore_checkpoint: {
     takes: { checkpoint?: string | null; repository?: string | null; dry_run?: boolean; };
     answers: RestoredResult;
@@ -1508,6 +1628,12 @@ export interface Commands {
   resume: {
     takes: { services: string[]; };
     answers: Outcomes;
+    permission: "operate";
+    effect: "changes";
+  };
+  resume_agent: {
+    takes: { session: string; };
+    answers: AgentResult;
     permission: "operate";
     effect: "changes";
   };
@@ -1595,6 +1721,12 @@ export interface Commands {
     permission: "operate";
     effect: "changes";
   };
+  start_or_attach: {
+    takes: { backend?: string; session?: string | null; working_dir?: string; service?: string | null; worktree?: boolean; new?: boolean; };
+    answers: AgentResult;
+    permission: "operate";
+    effect: "changes";
+  };
   status: {
     takes: { services?: string[]; };
     answers: StatusResult;
@@ -1606,6 +1738,18 @@ export interface Commands {
     answers: Outcomes;
     permission: "operate";
     effect: "disrupts";
+  };
+  stop_agent: {
+    takes: { session: string; };
+    answers: AgentResult;
+    permission: "operate";
+    effect: "disrupts";
+  };
+  transcript: {
+    takes: { session: string; after?: number; limit?: number; format?: string; };
+    answers: TranscriptResult;
+    permission: "view";
+    effect: "reads";
   };
   undo_files: {
     takes: { change?: string | null; path?: string | null; root?: string | null; force?: boolean; dry_run?: boolean; };

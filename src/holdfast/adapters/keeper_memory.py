@@ -103,6 +103,9 @@ mcp_handshake = KeyFamily("mcp_handshake:")
 """`engine.mcp_servers`, by service: its run id, and how that run answered the handshake."""
 mcp_call = KeyFamily("mcp_call:")
 """`engine.mcp_servers`, by call: a call of a tool that may have been sent and has no end yet."""
+agent_written = KeyFamily("agent_written:")
+"""`engine.agents.conversation`, by session: the number of its run, and of the last text that was
+written to it."""
 
 # Authority and audit.
 

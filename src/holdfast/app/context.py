@@ -16,6 +16,9 @@ from holdfast.adapters.tokens import Tokens
 from holdfast.app.audit.auditor import Auditor
 from holdfast.app.idempotency import Idempotency
 from holdfast.engine.admission.host_capacity import HostCapacity
+from holdfast.engine.agents.backends import Backends
+from holdfast.engine.agents.sessions import Agents
+from holdfast.engine.agents.worktrees import Worktrees
 from holdfast.engine.alerts.alerting import Alerting
 from holdfast.engine.authority.authority import Authority
 from holdfast.engine.banners import BannerMemory
@@ -85,6 +88,9 @@ class Context(msgspec.Struct, kw_only=True, frozen=True, eq=False, weakref=True)
     gate: Gate
     mcp_servers: McpServers
     mcp_inbox: McpInbox
+    backends: Backends
+    agents: Agents
+    worktrees: Worktrees
     project: str
     state: str
     logs: str

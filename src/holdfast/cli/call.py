@@ -33,6 +33,7 @@ READS = frozenset(
         *("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
         *("get_mode", "approvals", "policies", "list_tokens", "check_access", "audit"),
         *("banners", "dependencies", "mcp_servers", "mcp_tools", "read_mcp_tool"),
+        *("list_backends", "list_agents", "transcript"),
     }
 )
 """Commands that only read: after a lost connection they are asked again as they are."""

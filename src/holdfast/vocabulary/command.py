@@ -69,7 +69,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     toolset: ClassVar[Toolset | None] = None
     """The set of tools through which assistants use it. An assistant that is not offered the set
     may not use the command; reading about services (`process`) is always allowed."""
-    mcp_setting: ClassVar[Literal["run", "send"] | None] = None
+    mcp_setting: ClassVar[Literal["run", "send", "delegate"] | None] = None
     """The key below `mcp:` that must be on before an assistant may use it."""
     admin_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields that only an actor who may administer can set."""

@@ -40,6 +40,7 @@ SUBJECTS = (
     "git",
     "mcp_servers",
     "assistants",
+    "agents",
 )
 """Modules of this package that define commands, in the order of the reference. Their handlers are
 in the module of `app.handlers` that has the same name."""

@@ -76,6 +76,8 @@ class EventKind(str, Enum):
     FILES_TAKEN_BACK = "files:taken_back"
     MCP_TOOLS_CHANGED = "mcp:tools_changed"
     MCP_TOOLS_APPROVED = "mcp:tools_approved"
+    AGENT_CHANGED = "agent:changed"
+    AGENT_TURN = "agent:turn"
     EVENTS_DROPPED = "events:dropped"
     DATABASE_REPLACED = "database:replaced"
 
@@ -166,6 +168,9 @@ MEANING: dict[EventKind, str] = {
     EventKind.MCP_TOOLS_CHANGED: "An MCP server tells other tools than those that were approved: "
     "which are `new`, `changed` or `gone`. They are held until somebody approves them.",
     EventKind.MCP_TOOLS_APPROVED: "Held definitions of an MCP server were approved: its `tools`.",
+    EventKind.AGENT_CHANGED: "A session of an AI backend is in another `condition` than `before`; "
+    "with what is wrong (`failure`, `sentence`) and what mends it (`fix`).",
+    EventKind.AGENT_TURN: "A turn of a session is over: `turn`, its `reason` and `seconds`.",
     EventKind.EVENTS_DROPPED: "Old events were removed by age or count.",
     EventKind.DATABASE_REPLACED: "The history was unreadable or deleted, and is begun anew; "
     "`moved_to`: where the old one is.",

@@ -11,7 +11,7 @@ import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 
-from tests.harness import PYTHON, Hold, wait_for
+from tests.harness import PYTHON, Hold, program, wait_for
 
 ERAS = ("legacy", "2026-07-28")
 HOLD_ON = "exec sleep 1000"
@@ -42,6 +42,9 @@ class McpHold(Hold):
                 "mcp": mcp or {},
                 "files": {"roots": {"project": {"path": ".", "write": True}}},
                 "services": services or {"web": quick(HELLO)},
+                "backends": {
+                    "talker": {"kind": "claude", "command": program("fake_claude.py"), "mcp": False}
+                },
             }
         )
 
@@ -121,7 +124,7 @@ def assistants() -> Iterator[McpHold]:
             "stop": {"grace": "60s"},
         },
     }
-    with McpHold({"run": True, "send": True}, **services) as hold:
+    with McpHold({"run": True, "send": True, "delegate": True}, **services) as hold:
         hold.make_repository()
         hold.up("web", "noisy", "cat", "long")
         hold.ask("start", services=["sick"], wait=False)

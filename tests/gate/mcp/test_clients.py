@@ -16,6 +16,7 @@ CALLS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "wait": ({"names": ["web"], "until": "log", "pattern": "^hel"}, ("met", "hello")),
     "run": ({"argv": ["sh", "-c", "echo out; exit 4"]}, ("exit code 4", "out")),
     "send": ({"name": "cat", "text": "echo me", "keys": "enter"}, ("echo me", "next cursor")),
+    "delegate": ({"backend": "talker", "task": "say well done"}, ("done", "well done")),
     "read": ({"path": "a.txt"}, ("1\tone", "etag")),
     "edit": (
         {"path": "a.txt", "edits": [{"old": "two", "new": "2"}], "dry_run": True},
@@ -42,7 +43,7 @@ def structured_or_text(result: Any) -> str:
 
 def test_both_kinds_of_client_learn_the_same(assistants: McpHold) -> None:
     """From every tool: neither form of its answer says less than the other."""
-    assert set(CALLS) == set(offered(McpSpec(run=True, send=True)))
+    assert set(CALLS) == set(offered(McpSpec(run=True, send=True, delegate=True)))
 
     async def story(client: Any) -> None:
         await client.call_tool("control", {"action": "start", "names": ["bad"]})

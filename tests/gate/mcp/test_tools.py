@@ -19,14 +19,16 @@ from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.specs.mcp import McpSpec
 from tests.gate.mcp.conftest import ERAS, McpHold, text_of
 
-EVERYTHING = McpSpec(run=True, send=True)
+EVERYTHING = McpSpec(run=True, send=True, delegate=True)
 
 
 def test_definitions_are_few_words() -> None:
-    """Twelve tools, under 2,500 tokens together; instructions under 500 characters."""
+    """Twelve tools, and `delegate` where it is on, under 2,500 tokens together; instructions under
+    500 characters."""
     listed = {"tools": [tool.described() for tool in offered(EVERYTHING).values()]}
     compact = json.dumps(listed, separators=(",", ":"), ensure_ascii=False)
-    assert len(listed["tools"]) == 12
+    assert len(offered(McpSpec(run=True, send=True))) == 12
+    assert len(listed["tools"]) == 13
     assert len(compact) / 4 < 2500
     assert len(INSTRUCTIONS) < 500
 
@@ -70,8 +72,8 @@ def test_no_tool_changes_configuration_or_rights() -> None:
 
 def test_what_is_offered_is_narrowed() -> None:
     """By the settings, and further by the client; run and send are off unless configured."""
-    assert not {"run", "send"} & set(offered(McpSpec()))
-    looking = offered(McpSpec(run=True, send=True, read_only=True))
+    assert not {"run", "send", "delegate"} & set(offered(McpSpec()))
+    looking = offered(McpSpec(run=True, send=True, delegate=True, read_only=True))
     assert set(looking) == {"status", "logs", "wait", "read", "search", "git"}
     assert set(offered(McpSpec(toolsets=("git",)))) == {"git", "git_change"}
     hands_off = offered(McpSpec(changes_files=False))
@@ -92,7 +94,7 @@ def test_services(assistants: McpHold, era: str) -> None:
 
     async def story(client: Any) -> None:
         tools = (await client.list_tools()).tools
-        assert len(tools) == 12
+        assert len(tools) == 13
         status = await client.call_tool("status", {})
         assert re.search(r"^web +running", text_of(status), re.MULTILINE)
         logs = await client.call_tool("logs", {"name": "web"})

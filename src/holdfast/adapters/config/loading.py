@@ -25,6 +25,7 @@ from holdfast.adapters.config.document import (
 )
 from holdfast.adapters.config.interpolation import split_command
 from holdfast.adapters.config.keys.alerts import build_anchor
+from holdfast.adapters.config.keys.backends import build_backends
 from holdfast.adapters.config.keys.commands import build_command_settings
 from holdfast.adapters.config.keys.dependencies import check_groups
 from holdfast.adapters.config.keys.doors import build_door, build_http
@@ -234,6 +235,7 @@ def _build(
         "http": http,
         "groups": groups,
         "mcp_servers": servers,
+        "backends": build_backends(reading, values.get("backends", {}), services),
         "templates": build_templates(reading, values, written),
         **build_command_settings(reading, values, services, {*written, *groups}),
         **build_request_settings(reading, values, chosen),

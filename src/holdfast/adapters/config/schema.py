@@ -11,6 +11,7 @@ from typing import Any
 
 import holdfast
 from holdfast.adapters.config.keys.alerts import ANCHOR, AUDIT, TARGET
+from holdfast.adapters.config.keys.backends import BACKEND, BUDGET, RULE
 from holdfast.adapters.config.keys.commands import (
     COMMAND,
     COMMAND_POLICY,
@@ -37,6 +38,7 @@ BLOCKS: tuple[Block, ...] = (
     *(FILES, FILE_ROOT, BACKUPS),
     *(POLICY, FILTERS, RATE_LIMIT, AUDIT, ANCHOR),
     *(MCP, GIT, MCP_SERVER, TOOL_HINTS),
+    *(BACKEND, BUDGET, RULE),
     *(COMMAND, COMMAND_POLICY, STEP, WAIT, WORKFLOW, RECOVERY),
     SUPERVISOR,
 )

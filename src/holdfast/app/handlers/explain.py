@@ -87,8 +87,20 @@ def _facts(context: Context, runner: Runner, **more: Any) -> Evidence:
         is_outdated=runner.is_outdated,
         has_verdict=runner.has_verdict,
         is_retiring=runner.is_retiring,
+        failure=_failure_of_agent(context, runner),
         **more,
     )
+
+
+def _failure_of_agent(context: Context, runner: Runner) -> tuple[str, str] | None:
+    """Return why an AI agent does not work, and what mends it."""
+    if runner.declaration.spec.kind != "agent":
+        return None
+    conversation = context.agents.of_service(runner.name)
+    record = conversation.record if conversation is not None else None
+    if record is None or record.sentence is None:
+        return None
+    return redact(record.sentence), record.fix or ""
 
 
 def _number(runner: Runner) -> int:

@@ -14,6 +14,7 @@ from holdfast.app.context import Context
 from holdfast.app.handlers.authority import security_metrics
 from holdfast.app.registry import handles
 from holdfast.engine.metrics.monitor import Gauge
+from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.metrics import (
     Aggregate,
@@ -82,7 +83,7 @@ def _service(context: Context, name: str) -> ServiceMetrics:
         "written_bytes_total": totals.written_bytes,
         "restarts": runner.counters.restarts,
         "runs": runner.number,
-        "custom": dict(gauge.custom),
+        "custom": {**gauge.custom, **_agent_totals(context, runner)},
     }
     run = runner.run
     if run is not None and run.is_up:
@@ -90,6 +91,23 @@ def _service(context: Context, name: str) -> ServiceMetrics:
         facts.update(pid=run.pid, started_at=run.started_at, uptime=uptime)
         facts.update(_usage(gauge))
     return ServiceMetrics(**facts)
+
+
+def _agent_totals(context: Context, runner: Runner) -> dict[str, float]:
+    """Return what the session of an AI agent has used of its model."""
+    if runner.declaration.spec.kind != "agent":
+        return {}
+    conversation = context.agents.of_service(runner.name)
+    if conversation is None:
+        return {}
+    totals = conversation.record.totals
+    return {
+        "input_tokens": totals.input_tokens,
+        "output_tokens": totals.output_tokens,
+        "cost": round(totals.cost, 6),
+        "turns": totals.turns,
+        "turn_seconds": round(totals.seconds, 3),
+    }
 
 
 def _usage(gauge: Gauge) -> dict[str, Any]:

@@ -44,7 +44,7 @@ CONTENTS: dict[str, dict[str, str]] = {
     "Tasks": {"exec": "workflows", "custom-restart": "workflows", "workflow": "workflows"},
     "Code": {"files": "files", "search": "search", "git": "git", "checkpoint": "git"},
     "Access": {
-        "context": "remote", "mcp": "mcp.verb",
+        "agent": "agents", "context": "remote", "mcp": "mcp.verb",
         "dashboard": "security", "ports": "ports", "sessions": "sessions",
     },
     "Security": {

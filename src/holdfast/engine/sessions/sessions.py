@@ -67,9 +67,7 @@ class Session:
 
     @property
     def name(self) -> str:
-        digits = self.stored.id
-        parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
-        return "session-" + "-".join(parts)
+        return session_name(self.stored.id)
 
 
 class NewSession(NamedTuple):
@@ -139,7 +137,7 @@ class Sessions:
         if len(siblings) >= MOST_OF_ONE:
             raise Refused(f"{actor.name} has {MOST_OF_ONE} sessions already", "close some")
         self._pace(actor)
-        identity = _new_id()
+        identity = new_id()
         text, digest = sessions.new_secret(identity)
         stored = StoredSession(
             id=identity,
@@ -418,10 +416,16 @@ class Sessions:
         self._store.save([one.stored for one in self._all.values()])
 
 
-def _new_id() -> str:
+def new_id() -> str:
     """Return the digits of a random UUID; importing `uuid` would slow down every start."""
     digits = os.urandom(16).hex()
     return f"{digits[:12]}4{digits[13:16]}{'89ab'[int(digits[16], 16) % 4]}{digits[17:]}"
+
+
+def session_name(digits: str) -> str:
+    """Return the name of a session with these digits of a UUID."""
+    parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+    return "session-" + "-".join(parts)
 
 
 def _opener(stored: StoredSession) -> tuple[str | None, str | None]:

@@ -90,7 +90,7 @@ async def _make() -> dict[str, Any]:
 
 async def _ask(requests: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     """Ask the server these, in one connection; return the results in order."""
-    everything = McpSpec(run=True, send=True)
+    everything = McpSpec(run=True, send=True, delegate=True)
     client = McpClient(Channel(""), Caller("", "mcp"), everything)
     reader, output = asyncio.StreamReader(limit=1 << 20), _Output(len(requests))
     for number, (method, params) in enumerate(requests):

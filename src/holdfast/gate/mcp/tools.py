@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, get_type_hints
 
-from holdfast.gate.mcp import files, git, processes, programs
+from holdfast.gate.mcp import agents, files, git, processes, programs
 from holdfast.gate.mcp.answers import Answer
 from holdfast.gate.mcp.arguments import ToolArguments, schema_of
 from holdfast.gate.mcp.call import ToolCall
@@ -120,6 +120,11 @@ TABLE: tuple[Tool, ...] = (
         "Type into a service's terminal or standard input; tells what it printed then, or the "
         "screen of a full-screen program.",
         ("send_input", "logs", "status", "wait", "open_output"),
+    ),
+    Tool(
+        agents.delegate,
+        "Hand a task to another AI backend, in a session of its own, and tell what it answered.",
+        ("delegate",),
     ),
     Tool(
         files.read,

@@ -71,6 +71,8 @@ class Evidence(NamedTuple):
     failed_check: str | None = None
     """Why a check of the live run failed last."""
     stopped_because: str | None = None
+    failure: tuple[str, str] | None = None
+    """Of an AI agent: why it does not work, in a sentence, and what mends it."""
     """Why it was stopped, if nobody asked for that."""
 
 
@@ -91,7 +93,7 @@ def duration(seconds: float) -> str:
 
 def is_fine(facts: Evidence) -> bool:
     """Return whether nothing needs an explanation."""
-    if facts.waiting_for or facts.health == "unhealthy":
+    if facts.waiting_for or facts.health == "unhealthy" or facts.failure is not None:
         return False
     match facts.state:
         case State.RUNNING:
@@ -115,6 +117,10 @@ def is_fine(facts: Evidence) -> bool:
 
 def why(facts: Evidence) -> str:
     """Return one sentence about the state."""
+    return _why_state(facts) if facts.failure is None else facts.failure[0]
+
+
+def _why_state(facts: Evidence) -> str:
     since = duration(facts.for_seconds)
     match facts.state:
         case State.PENDING:
@@ -240,6 +246,8 @@ def next_step(facts: Evidence) -> str:
         return "nothing is started any more, because Holdfast is being shut down"
     if facts.waiting_for:
         return f"it is started as soon as this is so: {listed(facts.waiting_for)}"
+    if facts.failure is not None and facts.failure[1]:
+        return f"{facts.failure[1]} helps"
     match facts.state:
         case State.BACKOFF:
             return _next_start(facts)

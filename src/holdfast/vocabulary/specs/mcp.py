@@ -24,6 +24,8 @@ class McpSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Whether assistants may type into services."""
     changes_files: bool = True
     """Whether a folder may be written below. Otherwise tools that change files always refuse."""
+    delegate: bool = False
+    """Whether assistants may hand tasks to AI backends."""
     supervised: bool = False
     """Whether processes that Holdfast runs may use more than the tools that only read."""
     legacy_sse: bool = False
@@ -41,6 +43,7 @@ class McpSpec(msgspec.Struct, frozen=True, kw_only=True):
             "run": self.run,
             "send": self.send,
             "changes_files": self.changes_files,
+            "delegate": self.delegate,
             "tools": self.tools,
             "tools_budget": self.tools_budget,
         }

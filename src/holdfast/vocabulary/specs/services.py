@@ -145,7 +145,7 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     stdin: ByRestart[Literal["null", "pipe", "channel"]] = "null"
     """With `channel`, standard input and output are a conversation with whoever the channel is
     lent to, and only standard error is recorded."""
-    kind: Identity[Literal["service", "mcp_server"]] = "service"
+    kind: Identity[Literal["service", "mcp_server", "agent"]] = "service"
     user: ByRestart[str | None] = None
     umask: ByRestart[int | None] = None
     rlimits: ByRestart[dict[str, tuple[int, int]]] = {}

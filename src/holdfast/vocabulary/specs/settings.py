@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.vocabulary.alerts import TargetSpec
 from holdfast.vocabulary.specs.audit import AnchorSpec
+from holdfast.vocabulary.specs.backends import BackendSpec
 from holdfast.vocabulary.specs.files import FilesSpec
 from holdfast.vocabulary.specs.git import GitSpec
 from holdfast.vocabulary.specs.mcp import McpSpec
@@ -103,6 +104,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     rate_limit: RateLimit = RateLimit()
     mcp: McpSpec = McpSpec(changes_files=False)
     mcp_servers: dict[str, McpServerSpec] = {}
+    backends: dict[str, BackendSpec] = {}
     secrets: tuple[str, ...] = ()
     """Further secrets: names of variables, or values."""
     audit_anchor: AnchorSpec = AnchorSpec()

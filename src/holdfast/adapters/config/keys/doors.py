@@ -212,6 +212,7 @@ MCP = Block(
         Key("toolsets", ListOf(Choice(*TOOLSETS)), "Which tools are offered."),
         Key("run", Programs(), "Let assistants run programs: all, none, or these."),
         Key("send", Boolean(), "Let assistants type into services."),
+        Key("delegate", Boolean(), "Let assistants hand tasks to `backends`."),
         Key("supervised", Boolean(), "Let agents that Holdfast runs change things."),
         Key("legacy_sse", Boolean(), "Serve the old HTTP transport at /mcp/sse as well."),
         Key(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from holdfast.adapters.config.keys.alerts import AUDIT, AlertTargets
+from holdfast.adapters.config.keys.backends import KEY as BACKENDS
 from holdfast.adapters.config.keys.commands import NamedCommands, Workflow
 from holdfast.adapters.config.keys.dependencies import Groups
 from holdfast.adapters.config.keys.doors import DASHBOARD, MCP, SECURITY, TLS, AssistantDoor
@@ -113,6 +114,7 @@ _GLOBAL = [
     Key("security", SECURITY, "Who may do what from the network."),
     Key("mcp", AssistantDoor(MCP), "The door of AI assistants."),
     MCP_SERVERS,
+    BACKENDS,
     Key("files", SpecOf(FILES), "Files that can be read and changed through the doors."),
     Key("git", SpecOf(GIT), "What git repositories may do."),
     Key(
@@ -137,7 +139,7 @@ _GLOBAL = [
     Key("default_service", Text(), "The service that is meant when none is named."),
     *SERVICE_DEFAULTS,
 ]
-_LATER = ("backends", "agents", "queue", "pools", "tokens")
+_LATER = ("agents", "queue", "pools", "tokens")
 _SYNONYMS = {"service": "services", "programs": "services", "processes": "services"}
 SUPERVISOR = Block(
     _GLOBAL,

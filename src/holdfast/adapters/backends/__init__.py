@@ -1,0 +1,1 @@
+"""Adapters to AI backends: a module for each dialect, and the registry that finds them."""
