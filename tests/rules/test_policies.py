@@ -282,6 +282,17 @@ def test_the_owner_is_not_locked_out() -> None:
     )
 
 
+def test_the_gate_asks_for_itself() -> None:
+    """A policy about agents does not cut the gate off from the work that it does for others."""
+    gate = Actor(Role.AGENT, "the gate", door=Door.GATE)
+    denied = Circumstances(policies=[policy(roles=[Role.AGENT])])
+    own = [each for each in COMMANDS.values() if each.doors == {Door.GATE}]
+    assert own
+    assert all(permit(gate, each, (), None, denied).is_allowed for each in own)
+    caller = Actor(Role.AGENT, "an assistant", door=Door.MCP)
+    assert not permit(caller, COMMANDS["status"], (), None, denied).is_allowed
+
+
 @given(commands)
 def test_only_changes_wait_for_approval(command: type) -> None:
     """And no decision waits for another one."""

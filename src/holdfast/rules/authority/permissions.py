@@ -104,14 +104,15 @@ def permit(
     files: Sequence[PathTarget] = (),
 ) -> PermissionVerdict:
     """Return whether this actor may give this command now: by its rights, in a lockdown, and by the
-    policies, in this order. Each can only refuse what the one before allows.
+    policies, in this order. Each can only refuse what the one before allows. Policies are about
+    callers: what the gate asks for itself they do not bind.
     """
     verdict = _by_rights(actor, command, targets, allowed, files)
     if not verdict.is_allowed or policies.is_greeting(command):
         return verdict
     if circumstances.lockdown is not None:
         verdict = _in_lockdown(actor, command, verdict, circumstances.lockdown)
-    if not verdict.is_allowed or not circumstances.policies:
+    if not verdict.is_allowed or not circumstances.policies or actor.door is Door.GATE:
         return verdict
     request = PolicyRequest(
         actor, command, circumstances.touched, circumstances.paths, circumstances.tools
