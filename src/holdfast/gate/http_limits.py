@@ -43,6 +43,8 @@ LARGEST_FIRST_MESSAGE = 16 * 1024
 """Bytes of a WebSocket that has shown no token, beyond its handshake."""
 MOST_OF_TOKEN = 512
 """Connections of one token."""
+GOING_AWAY = 1012
+"""Closes a WebSocket when the gate is being replaced."""
 _STATE = "connection"
 
 
@@ -373,6 +375,14 @@ class LimitedWebSocketProtocol(LimitedConnection, WebSocketsSansIOProtocol):
         if hasattr(self, "scope"):
             self.scope["state"][_STATE] = self
             self._first_bytes = 0
+
+    def shutdown(self) -> None:
+        """The gate is being replaced: the door answers what it was asked, then closes."""
+        if not self.handshake_complete or self.close_sent or self.transport.is_closing():
+            super().shutdown()
+            return
+        self.stop_keepalive()
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": GOING_AWAY})
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from websockets.asyncio.client import connect
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
 from holdfast.gate.ws import accounts, dispatcher, door, frames
@@ -428,3 +429,40 @@ def test_the_reference_is_complete() -> None:
     )
     for word in (*dispatcher.EVENTS, *fields, *codes, *limits):
         assert re.search(rf"\b{word}\b", page), word
+
+
+async def received(ws: Ws) -> AsyncIterator[str | bytes]:
+    """Everything that comes before the end, however the connection ends."""
+    with contextlib.suppress(ConnectionClosed):
+        while True:
+            yield await ws.socket.recv()
+
+
+def test_a_gate_that_is_replaced_answers_first(gate: Gate) -> None:
+    """What was asked is answered, what takes long is not waited for, and whoever is silent is told
+    to come again: all are closed with 1012, by the gate and not by its end."""
+
+    async def story() -> None:
+        async with await Ws.open(gate) as ws, await Ws.open(gate, None) as stranger:
+            waiting = {"command": "wait", "service": "web", "condition": "log:never"}
+            await ws.send("command:execute", {**waiting, "timeout": 0.5}, id="short")
+            await ws.send("command:execute", {**waiting, "timeout": 60}, id="long")
+            for number in range(20):
+                await ws.send("command:execute", {"command": "status"}, id=number)
+            await ws.ask("ping")
+            gate.process.terminate()
+            seen = {frame.get("id") for frame in ws.kept if isinstance(frame, dict)}
+            seen |= {json.loads(text).get("id") async for text in received(ws)}
+            assert ws.socket.close_code == 1012
+            assert seen >= {"short", *range(20)}
+            assert "long" not in seen
+            with pytest.raises(ConnectionClosed):
+                await stranger.socket.recv()
+            assert stranger.socket.close_code == 1012
+        assert await asyncio.to_thread(gate.process.wait, 30) is not None
+
+    try:
+        run(story)
+    finally:
+        gate.kill()
+        gate.replace()

@@ -46,6 +46,8 @@ MOST_PAST_EVENTS = 1000
 MOST_SUBSCRIPTIONS = 16
 MOST_REQUESTS = 32
 MOST_WAITING_EVENTS = 256
+ANSWER_SECONDS = 1.0
+"""Requests that take longer are cancelled when the gate is being replaced."""
 DEFAULT_TAIL = 100
 _LARGEST = 1 << 63
 _STREAMS: dict[str, Stream] = {"stdout": "out", "stderr": "err"}
@@ -84,6 +86,11 @@ class Dispatcher:
                 viewer.type(typed.data)
                 return
         raise UsageError(f"no session {typed.session} on this connection")
+
+    async def finish(self) -> None:
+        """Wait a moment for the answers to open requests."""
+        if self._requests:
+            await asyncio.wait([*self._requests], timeout=ANSWER_SECONDS)
 
     async def leave(self) -> None:
         """End everything; nothing is left when this returns."""

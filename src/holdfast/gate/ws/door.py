@@ -20,7 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
 from holdfast.gate.callers import caller_of
-from holdfast.gate.http_limits import prove
+from holdfast.gate.http_limits import GOING_AWAY, prove
 from holdfast.gate.ws import frames
 from holdfast.gate.ws.accounts import Account, Accounts
 from holdfast.gate.ws.dispatcher import Dispatcher
@@ -111,6 +111,13 @@ class Closed(Exception):
         self.error = error
 
 
+def _end_of(message: Message) -> Exception:
+    """Return what ends a connection that gets no more messages: the client has gone, or we go."""
+    if message.get("code") != GOING_AWAY:
+        return ConnectionResetError()
+    return Closed(GOING_AWAY, Unreachable("the gate is being replaced", "connect again"))
+
+
 class WebSocketConnection:
     """One client, from its first frame to its last."""
 
@@ -191,7 +198,7 @@ class WebSocketConnection:
     async def _first_frame(self) -> tuple[frames.RequestId, Caller]:
         message = await self._receive()
         if message["type"] != "websocket.receive":
-            raise ConnectionResetError
+            raise _end_of(message)
         try:
             request = frames.parse(message.get("text") or "")
             if request.event != "auth":
@@ -222,7 +229,10 @@ class WebSocketConnection:
         while True:
             message = await self._next_message(self._dismissed)
             if message["type"] != "websocket.receive":
-                return
+                end = _end_of(message)
+                if isinstance(end, Closed):
+                    await dispatcher.finish()
+                raise end
             await rate.wait()
             text, data = message.get("text"), message.get("bytes")
             try:
@@ -295,7 +305,11 @@ class WebSocketConnection:
             return
 
     async def _last_frames(self, closed: Closed) -> None:
-        await self.send(frames.failure(closed.error))
+        if closed.code == GOING_AWAY:
+            while self._notices:
+                await self.send(self._notices.popleft())
+        else:
+            await self.send(frames.failure(closed.error))
         self._is_closed = True
         reason = closed.error.message.encode()[:120].decode("utf-8", "ignore")
         await self._send({"type": "websocket.close", "code": closed.code, "reason": reason})
