@@ -47,6 +47,8 @@ class SessionInfo(Result, frozen=True, kw_only=True):
     first_call: str | None = None
     """The first tool that it called; None: none yet."""
     scopes: dict[str, Any] = {}
+    hold: str | msgspec.UnsetType = msgspec.UNSET
+    """What names this hold of it; told by `hold_session` alone."""
 
 
 class SessionResult(Result, frozen=True, kw_only=True):
@@ -69,6 +71,8 @@ class ClosedSession(Result, frozen=True, kw_only=True):
     handed_over: list[str] = []
     shared: list[str] = []
     """Those that another session has joined: they go on for it."""
+    goes_on: bool = False
+    """Whether it was left, but not closed, because others hold it or something runs for it."""
 
 
 class OpenSession(Command, frozen=True, kw_only=True):
@@ -131,7 +135,8 @@ class HoldSession(Command, frozen=True, kw_only=True):
 class CloseSession(Command, frozen=True, kw_only=True):
     """End a session now; what it started meets its fate, or the `fate` given here.
 
-    Without `session`, the caller's own is meant; that of another takes an admin.
+    Without `session`, the caller's own is meant; that of another takes an admin. With `hold`, the
+    name of the caller's own hold, it is closed only if nobody else holds it and it owns nothing.
     """
 
     name = "close_session"
@@ -146,6 +151,7 @@ class CloseSession(Command, frozen=True, kw_only=True):
     repeatable = True
     session: str | None = None
     fate: Fate | None = None
+    hold: str | None = None
 
 
 class ListSessions(Command, frozen=True, kw_only=True):

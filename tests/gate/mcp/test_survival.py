@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast.client.channel import Caller
+from holdfast.client.connection import Connection
 from holdfast.gate.mcp.call import ToolCall
 from tests.gate.mcp.conftest import ERAS, McpHold, quick, text_of
 from tests.harness import PYTHON, kill_9, wait_for
@@ -150,6 +151,23 @@ def test_an_old_connection_does_not_end_the_session_of_a_new_one(hold: McpHold) 
             new.recv(100)
         assert len(hold.ask("list_sessions")["sessions"]) == 1
     wait_for(lambda: not hold.ask("list_sessions")["sessions"], what="the last one ends it")
+    token = hold.ask("open_session", client="x")["token"]
+    caller = {"token": token, "door": "mcp"}
+    with joined() as old:
+        # The next connection of the relay has just been greeted, by this gate or the next one.
+        next_gate = Connection(str(hold.runtime / "line.sock"))
+        held = next_gate.stream("hold_session", caller=caller)
+        assert next(held)["hold"]
+        old.close()
+        wait_for(lambda: left(hold), what="the old one to leave")
+        assert hold.ask("renew_session", caller=caller)["session"]["held"]
+        next_gate.close()
+
+
+def left(hold: McpHold) -> bool:
+    """Whether a session was left without being closed."""
+    records = hold.ask("audit", about="close_session")["records"]
+    return bool(records) and records[-1].get("result", {}).get("goes_on") is True
 
 
 def test_the_audit_has_each_command_as_itself(hold: McpHold) -> None:

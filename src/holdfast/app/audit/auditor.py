@@ -378,7 +378,8 @@ def _facts_of(end: Result | BaseException) -> dict[str, Any]:
     if isinstance(end, SessionResult):
         return {"session": end.session.session}
     if isinstance(end, ClosedSession):
-        return {"session": end.session}
+        more: dict[str, Any] = {"result": {"goes_on": True}} if end.goes_on else {}
+        return {"session": end.session, **more}
     names = getattr(end, "audited", ()) if isinstance(end, Result) else ()
     facts = {name: _redacted(msgspec.to_builtins(getattr(end, name, None))) for name in names}
     told = {name: _short(value) for name, value in facts.items() if value is not None}

@@ -56,17 +56,20 @@ async def hold_session(
     context: Context, command: HoldSession, actor: Actor
 ) -> AsyncGenerator[dict[str, Any], None]:
     session = _meant(context, command.session, actor)
-    context.sessions.hold(session)
+    hold = context.sessions.hold(session)
     try:
-        yield msgspec.to_builtins(_session_info(context, session))
+        info = msgspec.structs.replace(_session_info(context, session), hold=hold)
+        yield msgspec.to_builtins(info)
         await context.sessions.over(session)
     finally:
-        context.sessions.let_go(session)
+        context.sessions.let_go(session, hold)
 
 
 @handles(CloseSession)
 async def close_session(context: Context, command: CloseSession, actor: Actor) -> ClosedSession:
     session = _meant(context, command.session, actor)
+    if command.hold is not None and not context.sessions.is_left_by(session, command.hold):
+        return ClosedSession(session=session.name, goes_on=True)
     why = "it said goodbye" if session.name == actor.session else f"{actor.name} closed it"
     return await context.sessions.close(session, why, command.fate, is_asked=True)
 
@@ -97,7 +100,7 @@ def _session_info(context: Context, session: Session) -> SessionInfo:
         opened_at=stored.opened_at,
         fate=stored.fate,
         grace=stored.grace,
-        held=session.holders > 0,
+        held=bool(session.holds),
         expires_in=None if remaining is None else round(remaining, 3),
         run_id=stored.run_id,
         owns=sessions.owned(session),

@@ -55,12 +55,12 @@ _log = logger("sessions")
 class Session:
     """One session."""
 
-    __slots__ = ("closed", "holders", "last_sign", "stored", "timer")
+    __slots__ = ("closed", "holds", "last_sign", "stored", "timer")
 
     def __init__(self, stored: StoredSession, now: float, closed: asyncio.Future[str]) -> None:
         self.stored = stored
         self.last_sign = now
-        self.holders = 0
+        self.holds: set[str] = set()
         self.timer: PendingCall | None = None
         self.closed = closed
         """Done with the reason when it is over."""
@@ -297,7 +297,7 @@ class Sessions:
 
     def expires_in(self, session: Session) -> float | None:
         return rules.expires_in(
-            session.stored.grace, self._idle(session), is_held=session.holders > 0
+            session.stored.grace, self._idle(session), is_held=bool(session.holds)
         )
 
     def owner_for(self, actor: Actor) -> Owner | None:
@@ -334,13 +334,20 @@ class Sessions:
         session.last_sign = self._environment.clock.monotonic()
         self._watch(session)
 
-    def hold(self, session: Session) -> None:
-        session.holders += 1
+    def hold(self, session: Session) -> str:
+        """Hold it until `let_go`; return the name of this hold."""
+        hold = os.urandom(8).hex()
+        session.holds.add(hold)
         self._watch(session)
+        return hold
 
-    def let_go(self, session: Session) -> None:
-        session.holders -= 1
+    def let_go(self, session: Session, hold: str) -> None:
+        session.holds.discard(hold)
         self.renew(session)
+
+    def is_left_by(self, session: Session, hold: str) -> bool:
+        """Return whether nothing speaks for keeping it open but this hold."""
+        return session.holds == {hold} and not self.owned(session)
 
     async def over(self, session: Session) -> str:
         """Wait for its end; return the reason."""
@@ -366,7 +373,7 @@ class Sessions:
 
     def _check_idle(self, session: Session) -> None:
         session.timer = None
-        is_held = session.holders > 0
+        is_held = bool(session.holds)
         if rules.is_due(session.stored.grace, self._idle(session), is_held=is_held):
             self._finish_later(session, "there was no sign of life for its grace")
         else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import Counter
 from typing import Any
 
 import anyio
@@ -52,14 +51,12 @@ class Relays:
         self._channel = channel
         self._line_socket = line_socket
         self._offer = offer
-        self._connections: Counter[str] = Counter()
-        """How many connections each token has. A relay that connected again has left one behind."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            client = await self._greet(reader, writer)
-            if client is not None:
-                await self._stay(client, reader, writer)
+            greeted = await self._greet(reader, writer)
+            if greeted is not None:
+                await self._stay(*greeted, reader, writer)
         except (OSError, ValueError, asyncio.IncompleteReadError) as error:
             _log.info("a relay was lost: %s", error)
         finally:
@@ -67,22 +64,28 @@ class Relays:
 
     async def _greet(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> McpClient | None:
+    ) -> tuple[McpClient, SessionHold] | None:
+        """Welcome a relay once its session is held: another connection of the same relay that ends
+        only now would close it."""
+        hold: SessionHold | None = None
         try:
             line = await deadlines.wait_for(reader.readline(), GREETING_SECONDS)
             if not line:
                 return None
             client = self._client(line)
-            await client.ask("hello")
+            hold = SessionHold(self._line_socket, client.caller)
+            await deadlines.wait_for(hold.is_taken(), GREETING_SECONDS)
         except (HoldfastError, TimeoutError) as error:
             known = error if isinstance(error, HoldfastError) else UsageError("no greeting came")
             writer.write(json.dumps({"error": known.as_fields()}).encode() + b"\n")
             await writer.drain()
+            if hold is not None:
+                await hold.end()
             return None
         # The relay lists the tools itself, if it is of the same version.
         welcome = {"ok": True, "version": holdfast.__version__, "offer": client.offer.offer()}
         writer.write(json.dumps(welcome).encode() + b"\n")
-        return client
+        return client, hold
 
     def _client(self, line: bytes) -> McpClient:
         try:
@@ -93,48 +96,34 @@ class Relays:
         return McpClient(self._channel, caller, offer, is_relayed=True)
 
     async def _stay(
-        self, client: McpClient, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        client: McpClient,
+        hold: SessionHold,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
         """Hold the session for as long as the relay is connected."""
-        loop = asyncio.get_running_loop()
-        speaking = loop.create_task(self._speak(client, reader, writer))
-        holding = loop.create_task(self._hold(client))
-        self._connections[client.caller.token] += 1
+        speaking = asyncio.get_running_loop().create_task(self._speak(client, reader, writer))
         try:
-            await asyncio.wait([holding, speaking], return_when=asyncio.FIRST_COMPLETED)
+            both: list[asyncio.Future[None]] = [hold.task, speaking]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if speaking.done():
                 speaking.result()
         finally:
-            for task in (holding, speaking):
-                task.cancel()
-            await asyncio.gather(holding, speaking, return_exceptions=True)
-            self._connections[client.caller.token] -= 1
-            await self._leave(client)
-            self._connections += Counter()  # which drops the tokens that have none
+            speaking.cancel()
+            await asyncio.gather(speaking, return_exceptions=True)
+            await self._leave(client, hold)
 
-    async def _hold(self, client: McpClient) -> None:
-        """Hold the session open, also at the next supervisor; returns when the session is over."""
-        while True:
-            channel = Channel(self._line_socket)
-            try:
-                async for _ in channel.stream("hold_session", {}, client.caller):
-                    pass
-                return
-            except Unreachable:
-                await asyncio.sleep(HOLD_AGAIN_SECONDS)
-            except HoldfastError:
-                return
-            finally:
-                await channel.close()
-
-    async def _leave(self, client: McpClient) -> None:
-        """Close the session if it owns nothing; otherwise it ends after its grace."""
+    async def _leave(self, client: McpClient, hold: SessionHold) -> None:
+        """Close the session if nothing runs for it and nobody else holds it, such as the relay that
+        connected again meanwhile; otherwise it ends after its grace."""
         try:
-            renewed = await client.ask("renew_session")
-            if not renewed["session"]["owns"] and not self._connections[client.caller.token]:
-                await client.ask("close_session")
+            if hold.name is not None and not hold.task.done():
+                await client.ask("close_session", hold=hold.name)
         except HoldfastError as error:
             _log.info("a session was not closed: %s", error.message)
+        finally:
+            await hold.end()
 
     async def _speak(
         self, client: McpClient, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -146,6 +135,48 @@ class Relays:
             await serve_loop(self._server, incoming, outgoing, lifespan_state={})
         else:
             await serve_dual_era_loop(self._server, incoming, outgoing, lifespan_state={})
+
+
+class SessionHold:
+    """Holds the session of a relay open, also at the next supervisor."""
+
+    def __init__(self, line_socket: str, caller: Caller) -> None:
+        loop = asyncio.get_running_loop()
+        self.name: str | None = None
+        """The supervisor's name for it; None while no supervisor has it."""
+        self._line_socket = line_socket
+        self._caller = caller
+        self._taken: asyncio.Future[None] = loop.create_future()
+        self.task = loop.create_task(self._hold())
+        """Done when the session is over."""
+
+    async def is_taken(self) -> None:
+        """Wait for the supervisor; raises what it refuses the hold with."""
+        await asyncio.shield(self._taken)
+
+    async def end(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        self._taken.cancel()
+
+    async def _hold(self) -> None:
+        while True:
+            channel = Channel(self._line_socket)
+            try:
+                async for item in channel.stream("hold_session", {}, self._caller):
+                    self.name = item["hold"]
+                    if not self._taken.done():
+                        self._taken.set_result(None)
+                return
+            except Unreachable:
+                self.name = None
+                await asyncio.sleep(HOLD_AGAIN_SECONDS)
+            except HoldfastError as error:
+                if not self._taken.done():
+                    self._taken.set_exception(error)
+                return
+            finally:
+                await channel.close()
 
 
 class Incoming:
