@@ -25,7 +25,7 @@ PATHS = frozenset({
 })  # fmt: skip
 """Fields that name a file or a folder, or hold something that does."""
 NOT_PATHS = frozenset({
-    *("version", "services", "service", "environment", "settings", "argv", "restart_policy"),
+    *("hold", "version", "services", "service", "environment", "settings", "argv", "restart_policy"),
     *("stdin", "argv_prefix", "condition", "signal", "to", "args", "start_args", "env_vars"),
     *("stream", "grep", "data", "token_name", "role", "commands", "tags", "token", "actor"),
     *("about", "door", "asked", "by", "reason", "mode", "approval", "workflow", "client"),
@@ -100,6 +100,8 @@ class World(NamedTuple):
         state = str(self.hold.state)
         return {
             "configuration": Denied("holdfast.json"),
+            "included": Denied("parts/more.json"),
+            "override": Denied("holdfast.override.yaml"),
             "state": Denied(f"{state}/admin.token"),
             "state folder": Denied(state),
             "state by its root": Denied(f"whole:{Path(state).relative_to(self.hold.folder)}"),
@@ -125,7 +127,8 @@ class World(NamedTuple):
         hold = self.hold
         roots = [self.outside, hold.project / ".git", hold.project / "app" / "secrets"]
         files = [path for root in roots for path in sorted(root.rglob("*")) if path.is_file()]
-        files += [hold.project / name for name in (".env", "holdfast.json")]
+        files += [hold.project / name for name in (".env", "holdfast.json", "parts/more.json")]
+        files += hold.project.glob("holdfast.override.*")
         files += [hold.state / name for name in ("admin.token", "tokens.json")]
         return {str(path): path.read_text() for path in files}
 
@@ -136,17 +139,19 @@ def world() -> Iterator[World]:
     (outside / "beyond.txt").write_text(f"{GOLD}\n")
     with Hold() as hold:
         project = hold.project
-        for folder in ("app/secrets", ".git", "docs"):
+        for folder in ("app/secrets", ".git", "docs", "parts"):
             (project / folder).mkdir(parents=True)
         for name in ("app/secrets/treasure.txt", ".git/config"):
             (project / name).write_text(f"{GOLD}\n")
         (project / ".env").write_text(f"TREASURE={GOLD}\n")
+        (project / "parts" / "more.json").write_text(json.dumps({"x-note": GOLD}))
         (project / "docs" / "a.md").write_text("one\n")
         (project / "out").symlink_to(outside)
         (project / "treasure-link.txt").symlink_to(outside / "beyond.txt")
         hold.write(
             {
                 "runtime_mode": "advanced",
+                "include": ["parts/more.json"],
                 "services": {"web": quick(start_seconds=0)},
                 "files": {
                     "roots": {

@@ -7,8 +7,11 @@ knows which files no command may ever open.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.keeper_link import KeeperLink
@@ -16,7 +19,7 @@ from holdfast.adapters.reader_threads import ReaderThreads
 from holdfast.engine.caller import CallersEnvironment
 from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.tasks import Tasks
-from holdfast.system.places import CONFIG_NAMES, folder_name
+from holdfast.system.places import CONFIG_NAMES, DOTENV, OVERRIDE_NAMES, folder_name
 from holdfast.vocabulary.specs.settings import Configuration, HttpSpec
 
 if TYPE_CHECKING:
@@ -55,7 +58,9 @@ class Workspace:
             self._state,
             self._project,
             lambda: self._settings.now.files,
-            lambda: self.never_opened(self.configuration_path, self._settings.now.http),
+            lambda: self.never_opened(
+                self.configuration_path, self._configuration_files(), self._settings.now.http
+            ),
         )
 
     @cached_property
@@ -101,20 +106,31 @@ class Workspace:
         Nothing is done if no file was asked for yet.
         """
         if "files" in self.__dict__:
-            never = self.never_opened(configuration.path, configuration.settings.http)
+            never = self.never_opened(
+                configuration.path, configuration.sources, configuration.settings.http
+            )
             self.files.foresee(configuration.settings.files, never)
 
     def never_opened(
-        self, configuration: str | None, http: HttpSpec | None
+        self, configuration: str | None, sources: Iterable[str], http: HttpSpec | None
     ) -> list[tuple[str, str]]:
-        """Return the files and folders that no command opens, each with the reason."""
-        paths = [os.path.join(self._project, name) for name in CONFIG_NAMES]
-        paths += [configuration] if configuration else []
-        never = [(path, "it is Holdfast's configuration") for path in paths]
+        """Return the files and folders that no command opens, each with the reason. `sources` are
+        the files that make up the configuration; `.env` among them can be admitted by name."""
+        folders = {self._project, os.path.dirname(configuration or "") or self._project}
+        names = (*CONFIG_NAMES, *OVERRIDE_NAMES)
+        paths = {os.path.join(folder, name) for folder in folders for name in names}
+        paths |= {path for path in sources if os.path.basename(path) != DOTENV}
+        paths |= {configuration} if configuration else set()
+        never = [(path, "it is Holdfast's configuration") for path in sorted(paths)]
         never.append((self._own_state, "it is Holdfast's own state"))
         if http is not None and http.key:
             never.append((http.key, "it is a private key"))
         return never
+
+    def _configuration_files(self) -> Iterable[str]:
+        """Return the files of the configuration as an admin has loaded it."""
+        text = self._link.kept.get(keeper_memory.APPROVED_CONFIGURATION)
+        return () if text is None else msgspec.json.decode(text, type=dict[str, str])
 
     @cached_property
     def _own_state(self) -> str:

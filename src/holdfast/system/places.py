@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 CONFIG_NAMES = ("holdfast.yaml", "holdfast.yml", "holdfast.json")
 OVERRIDE_NAMES = ("holdfast.override.yaml", "holdfast.override.yml")
 """Files beside a configuration of one of these names that are merged into it."""
+DOTENV = ".env"
+"""The file beside a configuration whose variables it may use."""
 LONGEST_SOCKET_PATH = 100
 OWN_LOG_BACKUPS = 3
 

@@ -31,9 +31,8 @@ from holdfast.adapters.config.sources import (
     resolve_path,
 )
 from holdfast.adapters.file_digests import read_content
-from holdfast.system.places import CONFIG_NAMES, OVERRIDE_NAMES
+from holdfast.system.places import CONFIG_NAMES, DOTENV, OVERRIDE_NAMES
 
-DOTENV = ".env"
 MOST_FILES = 100
 _VARIABLES = frozenset({"env", "environment"})
 _OF_FOLDERS = ("env_file", "watch")

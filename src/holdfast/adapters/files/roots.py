@@ -37,7 +37,8 @@ class Roots:
             Root(root.name, os.path.realpath(root.path), root.path, root.write)
             for root in spec.roots
         ] or [Root(DEFAULT_ROOT, os.path.realpath(project), project)]
-        self.denials = Denials(spec.deny, [(os.path.realpath(path), why) for path, why in never()])
+        denied = [(place, why) for path, why in never() for place in _places_of(path)]
+        self.denials = Denials(spec.deny, denied)
         self.opener = opener or best()
 
     def denying(self, reason: Callable[[LocatedPath], str | None] | None) -> Roots:
@@ -259,3 +260,9 @@ class CurrentRoots:
 
     def _make(self, spec: FilesSpec, never: Sequence[tuple[str, str]]) -> _Made:
         return (spec, tuple(never)), Roots(spec, self._project, lambda: never, self._opener)
+
+
+def _places_of(path: str) -> set[str]:
+    """Return where a path lies: the name itself, which may be a link, and what it leads to."""
+    folder, name = os.path.split(path)
+    return {os.path.join(os.path.realpath(folder), name), os.path.realpath(path)}
