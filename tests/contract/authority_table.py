@@ -76,6 +76,8 @@ IN_LOCKDOWN = frozenset({
     *("stop", "shutdown", "cancel_workflow", "revoke_token", "close_session", "lockdown"),
     *("unlock", "reject", "create_login", "log_in", "log_out", "hand_over"),
 })  # fmt: skip
+REACHES_OUT = frozenset({"read_mcp_tool"})
+"""What reads, but not in a lockdown: a program of somebody else does it."""
 ABOUT_FILES = frozenset({
     *("read_file", "list_files", "file_changes", "write_file", "edit_file", "apply_patch"),
     *("undo_files", "search", "git_status", "git_diff", "git_log", "git_show", "git_blame"),
@@ -143,7 +145,9 @@ def expected(name: str, role: Role, door: Door, limit: Limit, *, has_services: b
     if role is Role.AGENT and door is not Door.GATE:
         return False
     is_admin = role in (Role.OWNER, Role.ADMIN)
-    return reads(name) or (name in IN_LOCKDOWN and (is_admin or name in LETS_IN))
+    if reads(name) and name not in REACHES_OUT:
+        return True
+    return name in IN_LOCKDOWN and (is_admin or name in LETS_IN)
 
 
 def _by_rights(name: str, role: Role, door: Door, limit: Limit, *, has_services: bool) -> bool:

@@ -38,6 +38,7 @@ def test_every_command_has_a_decision() -> None:
             "always_answered": name in table.OWN_STAY,
             "greets": name in table.LETS_IN,
             "in_lockdown": name in table.IN_LOCKDOWN,
+            "reaches_out": name in table.REACHES_OUT,
             "about_files": name in table.ABOUT_FILES,
             "is_recursive": name in table.BELOW_FOLDERS,
             "leaves_out": name in table.LEAVES_OUT,

@@ -104,8 +104,9 @@ def test_a_lockdown_stops_every_change(actor: Actor, command: type, touched: lis
     if is_greeting(command) or not permit(actor, command, touched).is_allowed:
         return
     if actor.role is Role.AGENT:
-        assert verdict.is_allowed is (actor.door is Door.GATE and command.effect is Effect.READS)  # type: ignore[attr-defined]
-    elif command.effect is not Effect.READS:  # type: ignore[attr-defined]
+        is_read = command.effect is Effect.READS and not command.reaches_out  # type: ignore[attr-defined]
+        assert verdict.is_allowed is (actor.door is Door.GATE and is_read)
+    elif command.effect is not Effect.READS or command.reaches_out:  # type: ignore[attr-defined]
         is_admin = actor.role in (Role.OWNER, Role.ADMIN)
         may = is_admin or command.greets  # type: ignore[attr-defined]
         assert verdict.is_allowed is (may and command.in_lockdown)  # type: ignore[attr-defined]

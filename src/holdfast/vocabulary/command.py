@@ -103,6 +103,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     in_lockdown: ClassVar[bool] = False
     """Whether an admin may use it in a lockdown, and everybody if it `greets`: it stops something,
     takes something back, or lets somebody in who only reads."""
+    reaches_out: ClassVar[bool] = False
+    """Whether it has a program of somebody else do something, although it only reads itself. A
+    lockdown refuses it."""
     is_shared: ClassVar[bool] = False
     """Whether equal requests of one moment may share an answer: it is quick and only reads."""
     changes_files: ClassVar[bool] = False

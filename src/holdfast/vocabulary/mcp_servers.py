@@ -160,6 +160,7 @@ class ReadMcpTool(Command, frozen=True, kw_only=True):
     name = "read_mcp_tool"
     permission = Permission.VIEW
     effect = Effect.READS
+    reaches_out = True
     toolset = "servers"
     reads_content = True
     answers = McpCallResult

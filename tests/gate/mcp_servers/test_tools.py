@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 
+from holdfast.client.connection import Connection
 from holdfast.vocabulary.errors import HoldfastError
 from tests.gate.mcp.conftest import ERAS, text_of
 from tests.gate.mcp_servers.conftest import GatewayHold
@@ -213,3 +215,22 @@ def test_a_policy_about_a_tool_means_it_by_every_name(pattern: str) -> None:
                 hold.ask("call_mcp_tool", tool=name, caller=caller)
         assert hold.lines() == []
         assert hold.text("counter__table.drop") == "dropped"
+
+
+def test_a_lockdown_lets_no_call_through() -> None:
+    """Neither one that only reads, nor one that has waited for its server since before."""
+    authority = {"runtime_mode": "advanced"}
+    slow = {"env": {"START_SECONDS": "3"}, "idle_stop": "1s"}
+    with GatewayHold(None, authority, counter=slow) as hold:
+        hold.up()
+        hold.await_listing()
+        wait_for(lambda: hold.service("counter")["status"] == "stopped", what="it to be idle")
+        with closing(Connection(str(hold.runtime / "line.sock"))) as other:
+            call = other.send("call_mcp_tool", tool="counter__add", arguments={"text": "late"})
+            wait_for(lambda: hold.server()["under_way"] == 1, what="the call")
+            hold.ask("lockdown", reason="drill")
+            with pytest.raises(HoldfastError, match="a lockdown is in force: drill"):
+                other.answer(call, 60)
+        with pytest.raises(HoldfastError, match="a lockdown is in force: drill"):
+            hold.ask("read_mcp_tool", tool="counter__read")
+        assert hold.lines() == []

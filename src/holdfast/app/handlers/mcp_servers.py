@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Any
 
 from holdfast.adapters.own_log import logger
@@ -162,6 +163,7 @@ async def _call(
             identity,
             owner=context.sessions.owner_for(actor),
             asked=command.call if is_kept else None,
+            check=partial(_check_lockdown, context),
         )
     except OutcomeUnknown as error:
         raise await _with_last_lines(context, error) from None
@@ -177,6 +179,15 @@ async def _call(
         milliseconds=round(call.milliseconds, 2),
         pin=tool.pinned.pin[:16],
     )
+
+
+def _check_lockdown(context: Context) -> None:
+    """Raise Refused if a lockdown began while the call waited for its server."""
+    if (lockdown := context.authority.lockdown.now) is not None:
+        raise Refused(
+            f"a lockdown is in force: {lockdown.reason}",
+            "`holdfast unlock` ends it; nothing was sent",
+        )
 
 
 async def _with_last_lines(context: Context, error: HoldfastError) -> HoldfastError:

@@ -389,10 +389,12 @@ class McpServers(RunObserver):
         *,
         owner: Owner | None = None,
         asked: str | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> tuple[Answered, OpenCall]:
         """Have a tool called; returns the answer, or raises what became of the call.
 
         `owner` is the session that asks. `asked` is the id by which the gate itself waits for it.
+        `check` raises if the call may not be sent any more, when at last it could be.
         """
         spec = self.registry.specs[tool.server]
         clock = self._environment.clock
@@ -416,7 +418,9 @@ class McpServers(RunObserver):
         try:
             await self._within(turns.acquire(), deadline, service)
             has_turn = True
-            answered = await self._carry(call, spec, service, tool, arguments, deadline, asked)
+            answered = await self._carry(
+                call, spec, service, tool, arguments, deadline, asked, check
+            )
             call.milliseconds = (clock.monotonic() - began) * 1000
             tally.failed += answered.is_error
             return answered, call
@@ -449,6 +453,7 @@ class McpServers(RunObserver):
         arguments: dict[str, Any],
         deadline: float,
         asked: str | None,
+        check: Callable[[], None],
     ) -> Answered:
         clock = self._environment.clock
         # A call that was sent by an earlier supervisor is not sent again: its answer may come.
@@ -457,6 +462,8 @@ class McpServers(RunObserver):
         while True:
             if step is Step.SEND:
                 run_id = await self._ready(service, deadline)
+                if call.sent is None:
+                    check()
                 self.calls.note_sent(call, service, run_id, tool.name)
             if step is not None and call.sent is not None:
                 self.work.send(

@@ -138,7 +138,9 @@ def _in_lockdown(
     if actor.role is Role.AGENT and actor.door is not Door.GATE:
         return PermissionVerdict(False, f"a lockdown is in force: {reason}", "lockdown", hint)
     is_admin = Permission.ADMINISTER in GRANTED[actor.role]
-    if command.effect is Effect.READS or (command.in_lockdown and (is_admin or command.greets)):
+    if command.effect is Effect.READS and not command.reaches_out:
+        return verdict
+    if command.in_lockdown and (is_admin or command.greets):
         return verdict
     return PermissionVerdict(False, f"a lockdown is in force: {reason}", "lockdown", hint)
 
