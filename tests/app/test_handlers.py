@@ -103,6 +103,27 @@ def test_logs_are_read_page_by_page(hold: Hold) -> None:
         assert len(found) == len(set(found)) == expected
 
 
+def test_an_answer_is_bounded_however_long_the_lines_are(hold: Hold) -> None:
+    """Twenty megabytes without a line end come page by page, and none is lost."""
+    size = 20_000_000
+    hold.services(web=["sh", "-c", f"head -c {size} /dev/zero | tr '\\0' x; exec sleep 1000"])
+    hold.up()
+    wait_for(lambda: hold.ask("runs", service="web")["runs"][0]["log_bytes"] == size)
+    found = 0
+    fields: dict[str, Any] = {"tail": 5}
+    while True:
+        page = hold.ask("logs", service="web", **fields)
+        told = sum(len(line["text"]) for line in page["lines"])
+        assert told <= 9 * 1024 * 1024
+        found += told
+        if not page["more"]:
+            break
+        fields = {"cursor": page["cursor"]}
+    assert found == size
+    newest = hold.ask("logs", service="web", grep="x", tail=10_000)["lines"]
+    assert 7 << 20 < sum(len(line["text"]) for line in newest) <= 8 << 20
+
+
 @pytest.mark.parametrize("expression", ["(", "x" * 2000])
 def test_what_is_no_expression_is_told(hold: Hold, expression: str) -> None:
     """Before anything is read or started, and the watch it would need is not left behind."""

@@ -74,6 +74,7 @@ class Logs(Command, frozen=True, kw_only=True):
     """Read lines of a service's output, from a cursor, a time, or the end.
 
     The answer's `cursor` says where to read on; it stays valid over rotation and restarts.
+    An answer has at most 10,000 lines and 8 MiB of text; `more` says that the cursor leads on.
     With `max_bytes`, no more than so much text is told: of a tail the newest lines, else the
     oldest; a note says if lines were left out, and a longer line is cut. `tail` with a cursor,
     a run or a time is the newest of that; `run` -1 is the newest; with a

@@ -33,6 +33,8 @@ from holdfast.vocabulary.output import (
 )
 
 _MOST_LINES = 10_000
+_MOST_BYTES = 8 * 1024 * 1024
+"""Of the text of one answer. A line without an end may be as long as the log."""
 
 
 @handles(Logs)
@@ -61,14 +63,17 @@ async def _read(
     if matcher is not None and command.tail is not None:
         return await _read_newest(context, command, query, matcher, min(limit, command.tail))
     lines: list[LogLine] = []
+    size = 0
     while not query.is_done:
         entries = await context.in_thread(query.batch)
         for entry in await _matching(command, entries, matcher):
             if isinstance(entry, Line):
                 lines.append(log_line(entry))
+                size += len(lines[-1].text)
             elif entry.kind != "run":
                 lines.append(note_line(entry))
-            if len(lines) >= limit and isinstance(entry, Line):
+            is_full = len(lines) >= limit or size >= _MOST_BYTES
+            if is_full and isinstance(entry, Line):
                 cursor = encode(entry.cursor)
                 return LogsResult(service=command.service, lines=lines, cursor=cursor, more=True)
     rest = await _matching(command, query.unfinished(), matcher)
@@ -80,11 +85,17 @@ async def _read_newest(
     context: Context, command: Logs, query: LogQuery, matcher: Matcher, count: int
 ) -> LogsResult:
     """Return the newest lines that match, of the whole part that is asked for."""
-    kept: deque[LogLine] = deque(maxlen=max(1, count))
+    kept: deque[LogLine] = deque()
+    size = 0
     while not query.is_done:
         entries = await _matching(command, await context.in_thread(query.batch), matcher)
         entries += await _matching(command, query.unfinished(), matcher) if query.is_done else []
-        kept.extend(log_line(entry) for entry in entries if isinstance(entry, Line))
+        for entry in entries:
+            if isinstance(entry, Line):
+                kept.append(log_line(entry))
+                size += len(kept[-1].text)
+            while len(kept) > max(1, count) or (size > _MOST_BYTES and len(kept) > 1):
+                size -= len(kept.popleft().text)
     cursor = encode(query.place)
     return LogsResult(service=command.service, lines=list(kept), cursor=cursor)
 
