@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.client.connection import Connection
-from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.errors import HoldfastError, TooManyRequests
 from tests.gate.mcp.conftest import ERAS, text_of
 from tests.gate.mcp_servers.conftest import GatewayHold
 from tests.harness import wait_for
@@ -234,3 +234,26 @@ def test_a_lockdown_lets_no_call_through() -> None:
         with pytest.raises(HoldfastError, match="a lockdown is in force: drill"):
             hold.ask("read_mcp_tool", tool="counter__read")
         assert hold.lines() == []
+
+
+def test_one_account_leaves_room_for_the_others(searching: GatewayHold) -> None:
+    """A viewer that has a hundred slow calls under way is refused more; another one is answered."""
+    made = [
+        searching.ask("create_token", token_name=name, role="viewer")["text"]
+        for name in ("greedy", "modest")
+    ]
+    greedy, modest = ({"token": text, "door": "rest"} for text in made)
+    with closing(Connection(str(searching.runtime / "line.sock"))) as line:
+        slow = {"tool": "counter__read", "arguments": {"seconds": 0.3}, "caller": greedy}
+        calls = [line.send("read_mcp_tool", **slow) for _ in range(100)]
+        wait_for(lambda: searching.server()["under_way"] >= 32, what="them to wait")
+        done = searching.ask("read_mcp_tool", tool="counter__read", caller=modest)
+        assert done["outcome"] == "done"
+        ends = []
+        for call in calls:
+            try:
+                ends.append(line.answer(call, 60)["outcome"])
+            except TooManyRequests:
+                ends.append("refused")
+    assert ends.count("done") >= 32
+    assert ends.count("refused") >= 50

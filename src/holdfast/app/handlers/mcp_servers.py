@@ -161,6 +161,7 @@ async def _call(
             tool,
             given,
             identity,
+            account=actor.account,
             owner=context.sessions.owner_for(actor),
             asked=command.call if is_kept else None,
             check=partial(_check_lockdown, context),

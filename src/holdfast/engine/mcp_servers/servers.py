@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
@@ -56,6 +57,8 @@ FAILED_SECONDS = 60.0
 """A server that has failed is started by a call again after this time."""
 MOST_WAITING = 64
 """Calls that may wait for one server beyond those that it is given at once."""
+MOST_OF_ONE = 32
+"""Of these, how many may be of one account, so that nobody uses up the places of all."""
 LOST_SECONDS = 3.0
 """After the end of a run its calls are lost, also if the gate does not say so."""
 EXIT_SECONDS = 2.0
@@ -107,6 +110,8 @@ class McpServers(RunObserver):
         self._live: dict[str, LiveServer] = {}
         self._turns: dict[str, asyncio.Semaphore] = {}
         self._waiting: dict[str, int] = {}
+        self._shares: Counter[tuple[str, str]] = Counter()
+        """The same by service and account."""
         self._listeners: dict[str, list[Callable[[], None]]] = {}
         self._probes: dict[str, asyncio.Future[Finding]] = {}
         self._changes: list[asyncio.Future[None]] = []
@@ -387,14 +392,16 @@ class McpServers(RunObserver):
         arguments: dict[str, Any],
         identity: str,
         *,
+        account: str = "",
         owner: Owner | None = None,
         asked: str | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> tuple[Answered, OpenCall]:
         """Have a tool called; returns the answer, or raises what became of the call.
 
-        `owner` is the session that asks. `asked` is the id by which the gate itself waits for it.
-        `check` raises if the call may not be sent any more, when at last it could be.
+        `account` is who asks, and `owner` the session of it. `asked` is the id by which the gate
+        itself waits for it. `check` raises if the call may not be sent any more, when at last
+        it could be.
         """
         spec = self.registry.specs[tool.server]
         clock = self._environment.clock
@@ -402,6 +409,11 @@ class McpServers(RunObserver):
         if self._waiting.get(service, 0) >= spec.concurrency + MOST_WAITING:
             raise TooManyRequests(
                 f"{MOST_WAITING} calls wait for {service} already", "try again later"
+            )
+        share = (service, account)
+        if self._shares[share] >= spec.concurrency + MOST_OF_ONE:
+            raise TooManyRequests(
+                f"{MOST_OF_ONE} calls of yours wait for {service} already", "await some first"
             )
         tally, began = self.calls.tally(spec.name), clock.monotonic()
         deadline = began + spec.call_timeout
@@ -413,6 +425,7 @@ class McpServers(RunObserver):
         tally.under_way += 1
         tally.last_call = clock.time()
         self._waiting[service] = self._waiting.get(service, 0) + 1
+        self._shares[share] += 1
         turns = self._turns.setdefault(service, asyncio.Semaphore(spec.concurrency))
         has_turn, is_over = False, True
         try:
@@ -438,6 +451,9 @@ class McpServers(RunObserver):
             if has_turn:
                 turns.release()
             self._waiting[service] -= 1
+            self._shares[share] -= 1
+            if not self._shares[share]:
+                del self._shares[share]
             tally.under_way -= 1
             tally.over((clock.monotonic() - began) * 1000)
             if is_over:
