@@ -37,6 +37,7 @@ class SentCall(msgspec.Struct, frozen=True, kw_only=True):
     sends: int
     deaths: int = 0
     at: float = 0.0
+    """When it was sent, by the monotonic clock, which all processes of the machine share."""
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -144,7 +145,7 @@ class Calls:
             wire=os.urandom(12).hex(),
             sends=(before.sends if before is not None else 0) + 1,
             deaths=before.deaths if before is not None else 0,
-            at=self._clock.time(),
+            at=self._clock.monotonic(),
         )
         self._remember(call)
 
@@ -182,7 +183,7 @@ class Calls:
         self._keeper.keep(keeper_memory.mcp_call(call.identity), text)
 
     def _forget_old(self) -> None:
-        now = self._clock.time()
+        now = self._clock.monotonic()
         for call in list(self.open.values()):
             is_old = call.sent is not None and now - call.sent.at > FORGET_SECONDS
             if is_old and not call.is_carried:
