@@ -163,11 +163,7 @@ FORMATS: dict[str, str] = {
     **dict.fromkeys(("sntrys_", "sntryu_"), _START + r"(sntry[su]_[A-Za-z0-9+/=_-]{20,})"),
     **dict.fromkeys(("glsa_", "glc_"), _START + r"(gl(?:sa|c)_[A-Za-z0-9+/=_-]{24,})"),
     "lin_api_": _START + r"(lin_api_[A-Za-z0-9]{30,})",
-    "ntn_": _START + r"(ntn_[A-Za-z0-9]{40,})",
-    "sbp_": _START + r"(sbp_[0-9a-f]{40,})",
-    "nfp_": _START + r"(nfp_[A-Za-z0-9]{30,})",
-    "atatt3": _START + r"((?-i:ATATT3)[A-Za-z0-9_=-]{40,})",
-    **dict.fromkeys(("dp.pt.", "dp.st."), _START + r"(dp\.[ps]t\.[A-Za-z0-9_.-]{30,})"),
+    "atatt3xff": _START + r"((?-i:ATATT3xFf)[A-Za-z0-9_=-]{40,})",
     "figd_": _START + r"(figd_[A-Za-z0-9_-]{20,})",
     "holdfast_": _START + r"(holdfast_[0-9a-f]{8,32}_[A-Za-z0-9_-]{20,}(?:\.[A-Za-z0-9_-]{20,})?)",
     "eyj": (
