@@ -53,3 +53,9 @@ def test_sizes() -> None:
     assert [durations.show_size(n) for n in (5, 2048, 3 << 20, 5 << 40)] == [
         "5 B", "2.0 KiB", "3.0 MiB", "5120.0 GiB",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("moment", [1e18, -1e18, 1e300, float("inf"), float("nan")])
+def test_a_moment_that_no_calendar_has(moment: float) -> None:
+    """Of a damaged file: shown as a number, by every list that has times."""
+    assert durations.show_time(moment) == f"{moment:g}"

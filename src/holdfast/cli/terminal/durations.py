@@ -76,9 +76,13 @@ def show_size(size: float) -> str:
 
 
 def show_time(moment: float | None) -> str:
-    """Local time of day; with the date when it is not today's."""
+    """Local time of day; with the date when it is not today's. A moment that no calendar has is
+    shown as a number."""
     if moment is None:
         return "-"
-    local = time.localtime(moment)
+    try:
+        local = time.localtime(moment)
+    except (OverflowError, OSError, ValueError):
+        return f"{moment:g}"
     is_today = time.strftime("%Y%m%d", local) == time.strftime("%Y%m%d")
     return time.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S", local)
