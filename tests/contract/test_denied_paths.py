@@ -25,7 +25,8 @@ PATHS = frozenset({
 })  # fmt: skip
 """Fields that name a file or a folder, or hold something that does."""
 NOT_PATHS = frozenset({
-    *("hold", "version", "services", "service", "environment", "settings", "argv", "restart_policy"),
+    *("version", "services", "service", "environment", "settings", "argv", "restart_policy"),
+    *("hold",),
     *("stdin", "argv_prefix", "condition", "signal", "to", "args", "start_args", "env_vars"),
     *("stream", "grep", "data", "token_name", "role", "commands", "tags", "token", "actor"),
     *("about", "door", "asked", "by", "reason", "mode", "approval", "workflow", "client"),
