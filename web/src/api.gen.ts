@@ -212,6 +212,7 @@ export interface ClosedSession {
   kept?: string[];
   handed_over?: string[];
   shared?: string[];
+  goes_on?: boolean;
 }
 export interface ConfigResult {
   config: string | null;
@@ -926,6 +927,7 @@ export interface SessionInfo {
   owns?: string[];
   first_call?: string | null;
   scopes?: Record<string, unknown>;
+  hold?: string;
 }
 export interface SessionResult {
   session: SessionInfo;
@@ -1248,7 +1250,7 @@ export interface Commands {
     effect: "reads";
   };
   close_session: {
-    takes: { session?: string | null; fate?: "hand_over" | "keep" | "stop" | null; };
+    takes: { session?: string | null; fate?: "hand_over" | "keep" | "stop" | null; hold?: string | null; };
     answers: ClosedSession;
     permission: "view";
     effect: "disrupts";
