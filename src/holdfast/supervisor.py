@@ -24,6 +24,7 @@ from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.lockdown_file import LockdownFile
 from holdfast.adapters.mcp_servers.catalogues import CatalogueStore
 from holdfast.adapters.ports.registry import PortRegistry
+from holdfast.adapters.queue.sqlite_store import SqliteJobStore
 from holdfast.adapters.reader_threads import ReaderThreads
 from holdfast.adapters.search.matcher import SharedMatcher
 from holdfast.adapters.sessions import SessionStore
@@ -63,6 +64,7 @@ from holdfast.engine.health.notify_sockets import NotifySockets
 from holdfast.engine.health.probes import ProbeChecks
 from holdfast.engine.instances.rolling import Rolling
 from holdfast.engine.instances.scaling import Scaling
+from holdfast.engine.jobs.queue import JobQueue
 from holdfast.engine.mcp_servers import checks
 from holdfast.engine.mcp_servers.inbox import McpInbox
 from holdfast.engine.mcp_servers.lending import Lender
@@ -121,6 +123,7 @@ class Supervisor:
         self._build_observers()
         self._build_gate(runtime)
         self._build_mcp_servers(runtime)
+        self._build_jobs()
         self._build_application(began)
         self._build_doors()
 
@@ -156,7 +159,9 @@ class Supervisor:
             loop.call_later, lambda name: name in settings.now.templates
         )
         self._host_capacity = HostCapacity(
-            self._admission, loop.call_later, lambda: self._roster.live_runs
+            self._admission,
+            loop.call_later,
+            lambda: self._roster.live_runs + len(self._jobs.running),
         )
         registry = PortRegistry(states_root(os.environ), self._state, self._project)
         self._port_leases = PortLeases(self._host_capacity, registry, link, in_thread_of(loop))
@@ -293,6 +298,19 @@ class Supervisor:
         self._observers.add(agents)
         return agents
 
+    def _build_jobs(self) -> None:
+        """Build the queue of jobs. Its file is opened when it is there, or when a job is added."""
+        self._jobs = JobQueue(
+            self._link,
+            SqliteJobStore(os.path.join(self._state, "jobs.db")),
+            self._loop,
+            self._clock,
+            event=self._store.event,
+            environ=CallersEnvironment(self._link),
+            project=self._project,
+        )
+        self._settings.listen(self._jobs.use)
+
     def _is_gate(self, pid: int) -> bool:
         run = self._link.runs.get(self._gate.run_id or "", {})
         return bool(run) and run.get("pid") == pid
@@ -306,7 +324,9 @@ class Supervisor:
             lambda why: audit.record({"gap": why}),
         )
         self._settings.listen(lambda settings: self._anchors.use(settings.audit_anchor))
-        self._shutdown = ShutdownProcedure(self._roster, self._store, self._link, self._gate)
+        self._shutdown = ShutdownProcedure(
+            self._roster, self._store, self._link, self._gate, self._jobs
+        )
         in_thread = ReaderThreads()
         authority = self._build_authority()
         self._agents = self._build_agents(authority.approvals, in_thread)
@@ -363,6 +383,7 @@ class Supervisor:
             backends=self._backends,
             agents=self._agents,
             worktrees=Worktrees(self._tasks, CallersEnvironment(self._link), self._state),
+            jobs=self._jobs,
             project=self._project,
             state=self._state,
             logs=os.path.join(self._state, "logs"),
@@ -377,8 +398,17 @@ class Supervisor:
         modes = Modes(link, store, os.environ, self._doors)
         self._settings.listen(modes.on_settings)
         later, new_future = self._loop.call_later, self._loop.create_future
+        capacity = self._host_capacity
         lockdown = LockdownSwitch(LockdownFile(self._state), link, store, clock)
         lockdown.on_began = modes.counters.locked_down
+
+        def obstacle() -> str | None:
+            if lockdown.now is not None:
+                return "a lockdown is in force"
+            words = capacity.obstacle()
+            return None if words is None else f"room on this host: {words}"
+
+        self._jobs.obstacle = obstacle
         self._file_watches.is_held = lambda: lockdown.now is not None
         approvals = ApprovalQueue(link, store, clock, later, new_future)
         approvals.on_decided = modes.count_decision
@@ -396,7 +426,12 @@ class Supervisor:
         context.tokens.on_revoked = recheck
         context.sessions.on_closed = recheck
         context.sessions.on_ended = context.auditor.session_ended
-        context.authority.lockdown.on_change = recheck
+
+        def on_lockdown() -> None:
+            recheck()
+            self._jobs.ring()
+
+        context.authority.lockdown.on_change = on_lockdown
         self._settings.listen(lambda _: recheck())
         self._line = LineDoor(application)
         self._tcp = ConfiguredTcpDoor(
@@ -445,7 +480,9 @@ class Supervisor:
         context.auditor.restore(kept)
         self._settings.restore(kept)
         self._shutdown.resume(kept)
-        self._roster.restore(self._gate.take_over(facts), kept, loaded)
+        rest = self._jobs.take_over(self._gate.take_over(facts))
+        self._roster.restore(rest, kept, loaded)
+        self._jobs.begin()
         self._gate.leave_behind(self._roster.open_runs.pop(GATE_SERVICE, []))
         context.scaling.restore(kept)
         context.sessions.restore(kept)
@@ -481,6 +518,7 @@ class Supervisor:
         self._is_closed = True
         await self._line.close()
         await self._tcp.close()
+        await self._jobs.close()
         self._context.auditor.close()
         await self._anchors.close()
         self._context.authority.modes.counters.save()
@@ -502,6 +540,8 @@ class Supervisor:
         match notice["notice"]:
             case "exit" | "ended" if self._tasks.on_notice(notice) or self._gate.on_notice(notice):
                 pass
+            case "exit" | "ended" if self._jobs.on_notice(notice):
+                self._subscriptions.on_exit(notice["service"])
             case "exit":
                 self._roster.on_notice(notice)
                 self._subscriptions.on_exit(notice["service"])

@@ -24,6 +24,7 @@ VIEW = frozenset({
     "assistant_setups",
     *("serve_mcp_servers", "report_mcp_server", "list_backends"),
     *("list_agents", "transcript", "follow_agent"),
+    *("list_jobs", "show_job", "job_logs", "wait_job", "job_stats", "report_job"),
 })  # fmt: skip
 OPERATE = frozenset({
     *("start", "stop", "restart", "pause", "resume", "signal", "remove", "prune", "reload"),
@@ -35,6 +36,7 @@ OPERATE = frozenset({
     *("git_abort", "dismiss_banner", "open_terminal", "call_mcp_tool"),
     *("start_or_attach", "prompt", "interrupt", "stop_agent", "restart_agent", "resume_agent"),
     *("fork_agent", "forget_agent", "delegate"),
+    *("add_job", "cancel_job", "retry_job", "pause_jobs", "resume_jobs"),
 })  # fmt: skip
 ADMINISTER = frozenset({
     *("up", "run", "adopt", "upgrade", "shutdown", "create_token", "list_tokens"),
@@ -55,6 +57,7 @@ DOORS: dict[str, frozenset[Door]] = {
     "report_refusal": frozenset({Door.GATE}),
     "serve_mcp_servers": frozenset({Door.GATE}),
     "report_mcp_server": frozenset({Door.GATE}),
+    "report_job": frozenset({Door.CLI}),
 }
 """Where a command is offered, if not everywhere."""
 OWN_STAY = frozenset({
@@ -64,7 +67,7 @@ OWN_STAY = frozenset({
 LETS_IN = frozenset({*OWN_STAY, "log_in", "open_session"})
 CHANGING_VIEWS = frozenset({
     *("log_in", "log_out", "hand_over", "open_session", "renew_session", "close_session"),
-    *("set_preferences", "withdraw"),
+    *("set_preferences", "withdraw", "report_job"),
 })  # fmt: skip
 """What a viewer changes: its own coming and going."""
 READING_MORE = frozenset({
@@ -75,6 +78,7 @@ READING_MORE = frozenset({
 IN_LOCKDOWN = frozenset({
     *("stop", "shutdown", "cancel_workflow", "revoke_token", "close_session", "lockdown"),
     *("unlock", "reject", "create_login", "log_in", "log_out", "hand_over"),
+    *("cancel_job", "pause_jobs"),
 })  # fmt: skip
 REACHES_OUT = frozenset({"read_mcp_tool"})
 """What reads, but not in a lockdown: a program of somebody else does it."""

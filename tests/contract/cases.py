@@ -23,6 +23,7 @@ CONFIG: dict[str, Any] = {
     },
     "groups": {"all": ["web", "idle"]},
     "commands": {"greet": {"command": "echo hello"}, "allow_terminals": True},
+    "jobs": {"greet": "echo hello"},
     "workflows": {"release": {"steps": [{"command": "greet"}]}},
     "files": {"roots": {"project": {"path": ".", "write": True}}},
 }
@@ -98,6 +99,23 @@ def _change(world: World) -> Fields:
 def _checkpoint(world: World) -> Fields:
     repository(world)
     return {"checkpoint": world.ask("checkpoint", note="here")["id"]}
+
+
+def _job(world: World) -> Fields:
+    world.ask("resume_jobs")
+    job: str = world.ask("add_job", template="greet")["job"]["id"]
+    world.ask("wait_job", job=job)
+    return {"job": job}
+
+
+def _late_job(world: World) -> Fields:
+    return {"job": world.ask("add_job", template="greet", delay=3600)["job"]["id"]}
+
+
+def _cancelled_job(world: World) -> Fields:
+    late = _late_job(world)
+    world.ask("cancel_job", **late)
+    return late
 
 
 _WEB = {"services": ["web"]}
@@ -212,6 +230,17 @@ CASES: dict[str, Case] = {
     "call_mcp_tool": Case({"tool": "nothing__here"}, error="not_found"),
     "approve_mcp_tools": Case({"service": "nothing"}, error="not_found"),
     "restore_checkpoint": Case(_checkpoint),
+    "add_job": Case({"template": "greet"}),
+    "list_jobs": Case(),
+    "show_job": Case(_job),
+    "job_logs": Case(_job),
+    "wait_job": Case(_job),
+    "cancel_job": Case(_late_job),
+    "retry_job": Case(_cancelled_job),
+    "pause_jobs": Case(),
+    "resume_jobs": Case(),
+    "job_stats": Case(),
+    "report_job": Case({"job": "job-none", "token": "none"}, error="conflict"),
 }
 
 ELSEWHERE = {

@@ -43,6 +43,7 @@ _WHOLE: dict[str, dict[str, Any]] = {
     "start": {"services": ["web"]},
     "stop": {"services": ["web"]},
     "prune": {"services": ["web"]},
+    "add_job": {"kind": "kill", "service": "web"},
     "run": {"argv": ["true"], "service": "web"},
 }
 _WITH_SERVICES = ("status", "ps", "logs", "alerts", "metrics", "health_check", "plan", "events")

@@ -35,6 +35,7 @@ NOT_PATHS = frozenset({
     *("who", "arguments", "banner", "values", "tool", "tools", "query", "call", "calls"),
     *("attached", "kind", "run_id", "listing", "result", "input", "toolsets", "format"),
     *("backends", "backend", "text"),
+    *("job", "template", "templates", "states", "unique", "after", "repeat", "env", "progress"),
 })  # fmt: skip
 ELSEWHERE: dict[tuple[str, str], str] = {
     ("create_token", "paths"): "patterns of what the token may touch; no file is looked at",
@@ -44,6 +45,7 @@ ELSEWHERE: dict[tuple[str, str], str] = {
     ("execute_command", "command"): "the same as custom_command; a line says its name there",
     ("logs", "cursor"): "a place in a log",
     ("wait", "cursor"): "a place in a log",
+    ("job_logs", "cursor"): "a place in a log",
     ("search_logs", "cursor"): "a place in a log",
     ("git_diff", "cursor"): "a place in an answer",
     ("git_log", "cursor"): "a place in an answer",
@@ -200,6 +202,7 @@ def fields_for(name: str, field: str, path: str) -> dict[str, Any]:
         "reload": {},
         "run": {"argv": ["ls", "-a"], "service": "looker", "task": True},
         "adopt": {"service": "taken"},
+        "add_job": {"argv": ["ls", "-a"]},
         "execute_command": {},
         "start_or_attach": {"backend": "looker", "new": True},
         "delegate": {"backend": "looker", "text": "look", "seconds": 5},
@@ -230,7 +233,9 @@ ONLY_CHOOSE = frozenset(
     }
 )
 """They choose from what is found; what is denied is not found."""
-RUNS = frozenset({"run", "execute_command", "custom_restart", "start_or_attach", "delegate"})
+RUNS = frozenset(
+    {"add_job", "run", "execute_command", "custom_restart", "start_or_attach", "delegate"}
+)
 CONFIGS = frozenset({"plan", "reload", "adopt"})
 
 

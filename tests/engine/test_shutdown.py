@@ -39,6 +39,13 @@ class Store(FakeRecorder):
         return True
 
 
+class NoJobs:
+    """A queue that never had a job."""
+
+    async def retire(self, *, grace: float | None, keep_running: bool) -> None:
+        """Nothing runs."""
+
+
 class NoGate:
     async def stop(self) -> None: ...
 
@@ -65,7 +72,13 @@ class Scene:
             on_failed=lambda runner: self.shutdown.on_failed(runner),
             on_changed=lambda: None,
         )
-        self.shutdown = ShutdownProcedure(self.roster, self.store, self.link, NoGate())  # type: ignore[arg-type]
+        self.shutdown = ShutdownProcedure(
+            self.roster,
+            self.store,  # type: ignore[arg-type]
+            self.link,  # type: ignore[arg-type]
+            NoGate(),  # type: ignore[arg-type]
+            NoJobs(),  # type: ignore[arg-type]
+        )
         self.keeper.on_notice = self.roster.on_notice
         for spec in specs:
             self.roster.declare(Declaration(spec))

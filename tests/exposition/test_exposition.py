@@ -29,6 +29,10 @@ ANSWER: dict[str, Any] = {
         "events": 12, "spawns": 2, "spawn_seconds": 0.01, "restarts": 1, "failures": 0,
         "loop_lag_seconds": 0.001, "loop_lag_max_seconds": 0.002,
     },
+    "queue": {
+        "states": {"waiting": 3, "failed": 1}, "totals": {"completed": 9}, "running": 2,
+        "concurrency": 4, "paused": False,
+    },
 }  # fmt: skip
 
 
@@ -48,6 +52,9 @@ def test_prometheus_reads_what_we_write() -> None:
     assert found["holdfast_service_up", "db", "failed"] == 0
     assert found["holdfast_service_custom", 'queue "length"', "web"] == 17
     assert found["holdfast_commands_total", "status"] == 3
+    assert found["holdfast_jobs", "waiting"] == 3
+    assert found["holdfast_job_events_total", "completed"] == 9
+    assert (found["holdfast_jobs_running",], found["holdfast_queue_paused",]) == (2, 0)
     assert ("holdfast_service_cpu_percent", "db") not in found, "unknown is not zero"
 
 

@@ -9,6 +9,7 @@ from holdfast.vocabulary.actors import Actor, Role, Scopes, Target
 from holdfast.vocabulary.authority import Withdraw
 from holdfast.vocabulary.command import Command, Door, Effect, Permission
 from holdfast.vocabulary.commands import COMMANDS
+from holdfast.vocabulary.jobs import ReportJob
 from holdfast.vocabulary.preferences import SetPreferences
 from holdfast.vocabulary.services import Restart
 from holdfast.vocabulary.workflows import CustomRestart
@@ -96,7 +97,7 @@ def test_a_viewer_changes_nothing() -> None:
     """Whatever needs only `view` reads only, but for one's own coming and going, one's own requests
     and preferences."""
     own = {command for command in COMMANDS.values() if command.greets}
-    own |= {SetPreferences, Withdraw}
+    own |= {ReportJob, SetPreferences, Withdraw}
     for command in COMMANDS.values():
         if command.permission is Permission.VIEW and command not in own:
             assert command.effect is Effect.READS, command.name

@@ -28,6 +28,7 @@ from holdfast.engine.gate.gate import Gate
 from holdfast.engine.health.monitor import HealthMonitor
 from holdfast.engine.instances.rolling import Rolling
 from holdfast.engine.instances.scaling import Scaling
+from holdfast.engine.jobs.queue import JobQueue
 from holdfast.engine.mcp_servers.inbox import McpInbox
 from holdfast.engine.mcp_servers.servers import McpServers
 from holdfast.engine.metrics.monitor import ResourceMonitor
@@ -91,6 +92,7 @@ class Context(msgspec.Struct, kw_only=True, frozen=True, eq=False, weakref=True)
     backends: Backends
     agents: Agents
     worktrees: Worktrees
+    jobs: JobQueue
     project: str
     state: str
     logs: str

@@ -34,6 +34,7 @@ READS = frozenset(
         *("get_mode", "approvals", "policies", "list_tokens", "check_access", "audit"),
         *("banners", "dependencies", "mcp_servers", "mcp_tools", "read_mcp_tool"),
         *("list_backends", "list_agents", "transcript"),
+        *("list_jobs", "show_job", "job_logs", "wait_job", "job_stats"),
     }
 )
 """Commands that only read: after a lost connection they are asked again as they are."""
@@ -83,6 +84,8 @@ class Call:
         self.options = arguments.options
         self.operands = arguments.operands
         self.begins_with_dashes = arguments.begins_with_dashes
+        self.dashes_at = arguments.dashes_at
+        """The number of operands before `--`; None: there is no `--`."""
         self.environ = environ
         self.is_json = bool(self.options.get("json"))
         self.folder = folder_of(self.options.get("C") or "")

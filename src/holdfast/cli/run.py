@@ -48,13 +48,17 @@ OVER_STATES = frozenset({"exited", "failed", "stopped"})
             "when to start it again; on_failure by default, with --wait never",
             choices=("always", "on_failure", "never"),
         ),
+        Option(
+            "--delay", "start it once, after this time, as a job of the queue", "TIME", "duration"
+        ),
         Option("--stdin", "keep its standard input open, for `holdfast send` (no end of file)"),
         NO_WAIT,
     ),
-    commands=("run", "watch", "status", "wait", "send_input"),
+    commands=("run", "add_job", "watch", "status", "wait", "send_input"),
     examples=(
         ("holdfast run -- python -m http.server", "keep a web server running"),
         ("holdfast run --name db --restart always -- postgres -D data", "under another name"),
+        ("holdfast run --delay 10m -- ./cleanup.sh", "once, in ten minutes; see `holdfast job`"),
         ("holdfast run --wait -- make test", "a task: follow it and pass its exit code on"),
         ("holdfast run --wait -- ./import.py < data.csv", "with standard input"),
     ),
@@ -62,6 +66,8 @@ OVER_STATES = frozenset({"exited", "failed", "stopped"})
 )
 def run(call: Call) -> int:
     _check_words(call)
+    if "delay" in call.options:
+        return _run_later(call)
     is_waiting = bool(call.options.get("wait"))
     if is_waiting:
         treat_sigterm_as_interrupt()
@@ -101,6 +107,27 @@ def run(call: Call) -> int:
     if not code:
         call.say(call.paint(f"follow it: holdfast logs -f {service}", "dim"))
     return code
+
+
+def _run_later(call: Call) -> int:
+    """Add it to the queue: what is started later must survive until then."""
+    for name in ("name", "wait", "terminal", "restart", "stdin", "no_wait"):
+        if name in call.options:
+            raise UsageError(
+                f"--{name.replace('_', '-')} is for a command that starts now",
+                "leave out one of the two",
+            )
+    fields = {
+        "argv": call.operands,
+        "working_dir": os.path.realpath(call.folder),
+        "delay": call.options["delay"],
+    }
+    _, result = launch(call, lambda: call.ask("add_job", **fields))
+    if call.is_json:
+        call.emit(result)
+    else:
+        call.say(result["job"]["id"])
+    return 0
 
 
 def _check_words(call: Call) -> None:

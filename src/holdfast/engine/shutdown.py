@@ -17,6 +17,7 @@ from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.store.state_store import StateStore
 from holdfast.engine.gate.gate import Gate
+from holdfast.engine.jobs.queue import JobQueue
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.live_run import LastExit
 from holdfast.engine.runner.runner import Runner
@@ -44,7 +45,15 @@ class ShutdownPlan(msgspec.Struct, frozen=True):
 class ShutdownProcedure:
     """Begun at most once; further requests join it and may only make it faster."""
 
-    def __init__(self, roster: Roster, store: StateStore, link: KeeperLink, gate: Gate) -> None:
+    def __init__(
+        self,
+        roster: Roster,
+        store: StateStore,
+        link: KeeperLink,
+        gate: Gate,
+        jobs: JobQueue,
+    ) -> None:
+        self._jobs = jobs
         self._gate = gate
         self._roster = roster
         self._store = store
@@ -129,7 +138,12 @@ class ShutdownProcedure:
         self._ending = asyncio.ensure_future(self.begin(why=why, now=is_second))
 
     async def _stop_all(self) -> ShutdownResult:
-        await self._roster.stop(self._to_stop(), grace=0.0 if self._plan.now else None)
+        grace = 0.0 if self._plan.now else None
+        retiring = asyncio.ensure_future(
+            self._jobs.retire(grace=grace, keep_running=self._plan.keep_running)
+        )
+        await self._roster.stop(self._to_stop(), grace=grace)
+        await retiring
         await self._store.written()
         # The caller, through the gate or not, is answered before the gate and we are ended.
         self._finishing = asyncio.create_task(self._finish())

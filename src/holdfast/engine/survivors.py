@@ -23,7 +23,7 @@ from holdfast.engine.runner.runner import Runner
 from holdfast.rules.lifecycle.restoring import Fate, fate_of_survivor
 from holdfast.system import run_marks
 from holdfast.vocabulary.errors import Failed
-from holdfast.vocabulary.names import GATE_SERVICE
+from holdfast.vocabulary.names import OWN_NAMES
 from holdfast.vocabulary.specs.services import ServiceSpec
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ class Survivors:
             _log.info("no strays are looked for: %s", error)
             return
         for doubt in answer.get("doubts") or ():
-            self._doubt(doubt["service"], doubt["processes"])
+            if not doubt["service"].startswith(OWN_NAMES):
+                self._doubt(doubt["service"], doubt["processes"])
         strays = answer.get("strays") or []
         roster = self._roster
         rest = self._marked_rest(answer.get("marks") or ())
@@ -133,7 +134,7 @@ class Survivors:
             name, run_id = found["service"], found["run_id"]
             runner, record = roster.runners.get(name), roster.records.get(name)
             last = runner or record
-            if name == GATE_SERVICE or run_id in known:
+            if name.startswith(OWN_NAMES) or run_id in known:
                 continue
             is_over = last is not None and last.accounted == run_id
             if is_over or not found["start_time"]:

@@ -79,6 +79,7 @@ def families(answer: Mapping[str, Any]) -> list[Family]:
     counts = [DataPoint({"command": name}, float(count)) for name, count in own["commands"].items()]
     found.append(_family("commands", "counter", "Commands dispatched.", "", ("command",), counts))
     found += _security(answer.get("security"))
+    found += _queue(answer.get("queue"))
     return [family for family in found if family.samples]
 
 
@@ -101,6 +102,28 @@ def _security(numbers: Mapping[str, Any] | None) -> list[Family]:
         _family("approvals_waiting", "gauge", "Requests that wait.", "", (), waiting),
         _family("lockdowns", "counter", "Lockdowns begun.", "", (), begun),
         _family("locked_down", "gauge", "1 in a lockdown.", "", (), in_force),
+    ]
+
+
+def _queue(numbers: Mapping[str, Any] | None) -> list[Family]:
+    """The queue of jobs, which is told only where there ever was one."""
+    if not numbers:
+        return []
+    states = [
+        DataPoint({"state": state}, float(count)) for state, count in numbers["states"].items()
+    ]
+    events = [
+        DataPoint({"event": event}, float(count)) for event, count in numbers["totals"].items()
+    ]
+    running = [DataPoint({}, float(numbers["running"]))]
+    most = [DataPoint({}, float(numbers["concurrency"]))]
+    paused = [DataPoint({}, float(numbers["paused"]))]
+    return [
+        _family("jobs", "gauge", "Jobs, by state.", "", ("state",), states),
+        _family("job_events", "counter", "What happened to jobs.", "", ("event",), events),
+        _family("jobs_running", "gauge", "Jobs that run.", "", (), running),
+        _family("jobs_concurrency", "gauge", "Jobs that may run at once.", "", (), most),
+        _family("queue_paused", "gauge", "1 while the queue is paused.", "", (), paused),
     ]
 
 

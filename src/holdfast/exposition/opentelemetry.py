@@ -65,4 +65,8 @@ class _EveryNumber(dict[str, Any]):
 
 def _full_answer() -> dict[str, Any]:
     service = _EveryNumber(status="running")
-    return {"services": {"x": service}, "supervisor": _EveryNumber(commands={"x": 0})}
+    return {
+        "services": {"x": service},
+        "supervisor": _EveryNumber(commands={"x": 0}),
+        "queue": _EveryNumber(states={"x": 0}, totals={"x": 0}),
+    }

@@ -56,6 +56,7 @@ def values_of(
     specs, environments = list(specs), list(environments)
     given = [*environments, *(spec.env for spec in specs)]
     given += [command.env for command in settings.commands.values()]
+    given += [template.service.env for template in settings.jobs.values()]
     found: dict[str, None] = {}
     for value in dict.fromkeys(_candidates(specs, given, settings)):
         for form in _forms(value):

@@ -41,6 +41,7 @@ SUBJECTS = (
     "mcp_servers",
     "assistants",
     "agents",
+    "jobs",
 )
 """Modules of this package that define commands, in the order of the reference. Their handlers are
 in the module of `app.handlers` that has the same name."""

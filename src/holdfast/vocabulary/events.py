@@ -78,6 +78,11 @@ class EventKind(str, Enum):
     MCP_TOOLS_APPROVED = "mcp:tools_approved"
     AGENT_CHANGED = "agent:changed"
     AGENT_TURN = "agent:turn"
+    JOB_ADDED = "job:added"
+    JOB_STARTED = "job:started"
+    JOB_ENDED = "job:ended"
+    QUEUE_PAUSED = "queue:paused"
+    QUEUE_RESUMED = "queue:resumed"
     EVENTS_DROPPED = "events:dropped"
     DATABASE_REPLACED = "database:replaced"
 
@@ -171,6 +176,12 @@ MEANING: dict[EventKind, str] = {
     EventKind.AGENT_CHANGED: "A session of an AI backend is in another `condition` than `before`; "
     "with what is wrong (`failure`, `sentence`) and what mends it (`fix`).",
     EventKind.AGENT_TURN: "A turn of a session is over: `turn`, its `reason` and `seconds`.",
+    EventKind.JOB_ADDED: "A job was added: `job`, its `state`, `by` whom.",
+    EventKind.JOB_STARTED: "An attempt of a job began: `job`, `attempt`, `pid`.",
+    EventKind.JOB_ENDED: "An attempt of a job ended: `job`, `outcome` (completed, retry, failed, "
+    "cancelled), `exit_code` or `signal`, `reason`, and of a retry `retry_in` seconds.",
+    EventKind.QUEUE_PAUSED: "No further job is started.",
+    EventKind.QUEUE_RESUMED: "Jobs are started again.",
     EventKind.EVENTS_DROPPED: "Old events were removed by age or count.",
     EventKind.DATABASE_REPLACED: "The history was unreadable or deleted, and is begun anew; "
     "`moved_to`: where the old one is.",

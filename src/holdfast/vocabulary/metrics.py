@@ -105,6 +105,18 @@ class OwnMetrics(Result, frozen=True, kw_only=True):
     loop_lag_max_seconds: float
 
 
+class QueueMetrics(Result, frozen=True, kw_only=True):
+    """The queue of jobs."""
+
+    states: dict[str, int]
+    """Jobs in each state now."""
+    totals: dict[str, int]
+    """What has happened since the queue was made."""
+    running: int
+    concurrency: int
+    paused: bool
+
+
 class MetricPoint(Result, frozen=True, kw_only=True):
     """The `seconds` before `time`. What no point covers is unknown."""
 
@@ -133,6 +145,8 @@ class MetricsResult(Result, frozen=True, kw_only=True):
     """By service; only if asked for."""
     security: SecurityMetrics | msgspec.UnsetType = msgspec.UNSET
     """Only in mode advanced."""
+    queue: QueueMetrics | msgspec.UnsetType = msgspec.UNSET
+    """Only if there ever was a job."""
 
 
 class Metrics(Command, frozen=True, kw_only=True):

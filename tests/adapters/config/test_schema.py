@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from holdfast.adapters.config import load
+from holdfast.adapters.config.keys.jobs import OF_PROCESS as OF_JOB
 from holdfast.adapters.config.keys.mcp_servers import OF_PROCESS
 from holdfast.adapters.config.keys.root import ROOT
 from holdfast.adapters.config.keys.services import SERVICE
@@ -109,6 +110,7 @@ def test_every_key_fills_a_field_or_is_worked_out() -> None:
             *("http", "url", "tcp", "exec", "command", "log", "raw", "notify", "shell"),
             *("consecutive_failures", "method", "status", "body", "headers", "verify", "follow"),
         },
+        "job": {*OF_JOB},
         "mcp_server": {*OF_PROCESS, "check_interval", "check_timeout"},
         "restart": {"policy"},
         "security": {

@@ -29,6 +29,7 @@ from holdfast.adapters.config.keys.backends import build_backends
 from holdfast.adapters.config.keys.commands import build_command_settings
 from holdfast.adapters.config.keys.dependencies import check_groups
 from holdfast.adapters.config.keys.doors import build_door, build_http
+from holdfast.adapters.config.keys.jobs import build_jobs
 from holdfast.adapters.config.keys.mcp_servers import build_mcp_servers
 from holdfast.adapters.config.keys.policies import build_request_settings
 from holdfast.adapters.config.keys.root import ROOT, SUPERVISOR
@@ -236,6 +237,7 @@ def _build(
         "groups": groups,
         "mcp_servers": servers,
         "backends": build_backends(reading, values.get("backends", {}), services),
+        "jobs": build_jobs(reading, values.get("jobs", {}), builder),
         "templates": build_templates(reading, values, written),
         **build_command_settings(reading, values, services, {*written, *groups}),
         **build_request_settings(reading, values, chosen),

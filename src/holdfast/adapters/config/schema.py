@@ -23,6 +23,7 @@ from holdfast.adapters.config.keys.commands import (
 from holdfast.adapters.config.keys.doors import AUTHENTICATION, MCP, SECURITY, TLS
 from holdfast.adapters.config.keys.files import BACKUPS, FILE_ROOT, FILES, GIT
 from holdfast.adapters.config.keys.health import HEALTH_CHECK, NOTIFY
+from holdfast.adapters.config.keys.jobs import BACKOFF, JOB, QUEUE, RATE
 from holdfast.adapters.config.keys.mcp_servers import MCP_SERVER, TOOL_HINTS
 from holdfast.adapters.config.keys.policies import FILTERS, POLICY, RATE_LIMIT
 from holdfast.adapters.config.keys.resources import HOST_LIMITS, MEMORY_LIMIT
@@ -40,6 +41,7 @@ BLOCKS: tuple[Block, ...] = (
     *(MCP, GIT, MCP_SERVER, TOOL_HINTS),
     *(BACKEND, BUDGET, RULE),
     *(COMMAND, COMMAND_POLICY, STEP, WAIT, WORKFLOW, RECOVERY),
+    *(JOB, BACKOFF, RATE, QUEUE),
     SUPERVISOR,
 )
 _AMOUNT = r"(\d+(\.\d*)?|\.\d+)"

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.adapters.queue.store import template_of
 from holdfast.app.registry import Answer
 from holdfast.engine.roster import Roster
 from holdfast.vocabulary.actors import Actor, Target
@@ -22,6 +23,8 @@ from holdfast.vocabulary.errors import Refused, UnknownService
 
 _FOR_EVERYBODY = ("lockdown", "switch", "restart")
 """Kinds of banners that name no other service."""
+JOB_TARGET = "job:"
+"""Before the name of a template, where limits and policies name services."""
 MaySee = Callable[[str], bool]
 """Whether the caller may see the service of this name."""
 
@@ -81,6 +84,7 @@ def limit_result(result: Result, may_see: MaySee, session: str | None) -> Result
     from holdfast.vocabulary.alerts import AlertsResult
     from holdfast.vocabulary.banners import BannersResult
     from holdfast.vocabulary.dependencies import DependenciesResult
+    from holdfast.vocabulary.jobs import JobsResult, JobStatsResult
     from holdfast.vocabulary.ports import PortsResult
     from holdfast.vocabulary.services import StatusResult, WrittenStatus
     from holdfast.vocabulary.sessions import SessionsResult
@@ -111,6 +115,20 @@ def limit_result(result: Result, may_see: MaySee, session: str | None) -> Result
         case PortsResult():
             visible = [port for port in result.ports if port.service and may_see(port.service)]
             return replace(result, ports=visible)
+        case JobsResult():
+            return replace(
+                result,
+                jobs=[one for one in result.jobs if may_see(f"{JOB_TARGET}{one.template}")],
+                repeats=[one for one in result.repeats if may_see(f"{JOB_TARGET}{one.template}")],
+                counts={},
+            )
+        case JobStatsResult():
+            visible_jobs = {
+                name: count
+                for name, count in result.templates.items()
+                if may_see(f"{JOB_TARGET}{name}")
+            }
+            return replace(result, templates=visible_jobs, counts={}, totals={})
         case SessionsResult():
             own = [info for info in result.sessions if info.session == session]
             return replace(result, sessions=own)
@@ -145,14 +163,32 @@ def _names_in(command: Command) -> list[str]:
     one: Any = getattr(command, "service", None)
     several: Any = getattr(command, "services", None)
     counts: Any = getattr(command, "instances", None)
-    return [*([one] if isinstance(one, str) else ()), *(several or ()), *(counts or ())]
+    names = [*([one] if isinstance(one, str) else ()), *(several or ()), *(counts or ())]
+    return names + _jobs_in(command)
+
+
+def _jobs_in(command: Command) -> list[str]:
+    """Return the templates of jobs that a command is about, as names that limits may give. The id
+    of a job begins with its template."""
+    template: Any = getattr(command, "template", None)
+    several: Any = getattr(command, "templates", None)
+    job: Any = getattr(command, "job", None)
+    names = [*([template] if isinstance(template, str) else ()), *(several or ())]
+    if isinstance(job, str):
+        names.append(template_of(job))
+    elif (
+        command.name == "add_job" and template is None and getattr(command, "service", None) is None
+    ):
+        names.append("")
+    return [f"{JOB_TARGET}{name}" for name in names]
 
 
 def _targets(roster: Roster, wanted: list[str]) -> tuple[Target, ...]:
     found: dict[str, Target] = {}
     for selector in wanted:
         try:
-            names = roster.names([selector])
+            is_job = selector.startswith(JOB_TARGET)
+            names = [selector] if is_job else roster.names([selector])
         except UnknownService:
             # The error would suggest names that the caller may not see.
             names = [selector]

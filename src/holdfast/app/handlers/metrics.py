@@ -23,6 +23,7 @@ from holdfast.vocabulary.metrics import (
     Metrics,
     MetricsResult,
     OwnMetrics,
+    QueueMetrics,
     ServiceMetrics,
 )
 
@@ -58,8 +59,28 @@ async def metrics(context: Context, command: Metrics) -> MetricsResult:
         ),
         age=None if looked is None else round(time.monotonic() - looked, 3),
         **security_metrics(context),
+        **await _queue(context),
         **asked,
     )
+
+
+async def _queue(context: Context) -> dict[str, Any]:
+    queue = context.jobs
+    if not queue.is_open:
+        return {}
+    counts = await queue.store.counts()
+    totals = {
+        name.partition(":")[2]: count for name, count in counts.items() if name.startswith("total:")
+    }
+    states = {name: count for name, count in counts.items() if ":" not in name}
+    numbers = QueueMetrics(
+        states=states,
+        totals=totals,
+        running=len(queue.running),
+        concurrency=queue.spec.concurrency,
+        paused=await queue.store.is_paused(),
+    )
+    return {"queue": numbers}
 
 
 def _resolution(command: Metrics) -> int:

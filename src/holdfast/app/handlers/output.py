@@ -43,13 +43,17 @@ async def logs(context: Context, command: Logs) -> LogsResult:
     if command.run is not None and not 1 <= abs(command.run) <= runner.number:
         newest = f"the newest is {runner.number}" if runner.number else "it never ran"
         raise NotFound(f"{runner.name} has no run {command.run}", newest)
-    command = msgspec.structs.replace(command, service=runner.name)
-    query = await context.in_thread(LogQuery, context.logs, command)
+    return await read_logs(context, msgspec.structs.replace(command, service=runner.name))
+
+
+async def read_logs(context: Context, wanted: Logs) -> LogsResult:
+    """Read what is recorded under a name, whether it is a service's or not."""
+    query = await context.in_thread(LogQuery, context.logs, wanted)
     try:
-        if command.grep is None:
-            return await _read(context, command, query, None)
-        async with context.searches, Matcher(context.link, command.grep) as matcher:
-            return await _read(context, command, query, matcher)
+        if wanted.grep is None:
+            return await _read(context, wanted, query, None)
+        async with context.searches, Matcher(context.link, wanted.grep) as matcher:
+            return await _read(context, wanted, query, matcher)
     finally:
         query.close()
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class ParsedArguments:
     """A command line as it was read. `verb` is None for a bare `holdfast`."""
 
-    __slots__ = ("begins_with_dashes", "operands", "options", "verb")
+    __slots__ = ("begins_with_dashes", "dashes_at", "operands", "options", "verb")
 
     def __init__(
         self,
@@ -25,12 +25,15 @@ class ParsedArguments:
         operands: list[str],
         *,
         begins_with_dashes: bool = False,
+        dashes_at: int | None = None,
     ) -> None:
         self.verb = verb
         self.options = options
         self.operands = operands
         self.begins_with_dashes = begins_with_dashes
         """Whether `--` stands before the first operand: `exec -- make`, not `exec web -- make`."""
+        self.dashes_at = dashes_at
+        """The number of operands before `--`; None: there is none."""
 
 
 def parse(words: list[str]) -> ParsedArguments:
@@ -93,11 +96,12 @@ def _read(verb: Verb | None, before: list[str], after: list[str]) -> ParsedArgum
     operands: list[str] = []
     words = [*before, *after]
     at, begins_with_dashes = 0, False
+    dashes_at: int | None = None
     while at < len(words):
         word = words[at]
         at += 1
         if word == "--":
-            begins_with_dashes = not operands
+            begins_with_dashes, dashes_at = not operands, len(operands)
             operands.extend(words[at:])
             break
         if word == "-" or not word.startswith("-"):
@@ -124,7 +128,9 @@ def _read(verb: Verb | None, before: list[str], after: list[str]) -> ParsedArgum
                     attached = words[at]
                     at += 1
                 _store(options, option, flag, attached, verb)
-    return ParsedArguments(verb, options, operands, begins_with_dashes=begins_with_dashes)
+    return ParsedArguments(
+        verb, options, operands, begins_with_dashes=begins_with_dashes, dashes_at=dashes_at
+    )
 
 
 def _flags_in(word: str, known: dict[str, Option]) -> list[tuple[str, str | None]]:

@@ -41,7 +41,10 @@ CONTENTS: dict[str, dict[str, str]] = {
         "send": "attach",
     },
     "Scale": {"scale": "instances", "rolling-restart": "instances"},
-    "Tasks": {"exec": "workflows", "custom-restart": "workflows", "workflow": "workflows"},
+    "Tasks": {
+        "exec": "workflows", "custom-restart": "workflows", "workflow": "workflows",
+        "job": "jobs",
+    },
     "Code": {"files": "files", "search": "search", "git": "git", "checkpoint": "git"},
     "Access": {
         "agent": "agents", "context": "remote", "mcp": "mcp.verb",

@@ -15,6 +15,8 @@ from holdfast.gate.rest.arguments import field_types
 from holdfast.vocabulary.command import Command
 
 REQUESTS: dict[str, dict[str, Any]] = {
+    "add_job": {"template": "render", "argv": ["scene.blend"], "delay": 60},
+    "wait_job": {"job": "job-render-1a1f605a8e1d4b361", "timeout": 30},
     "adopt": {"service": "legacy", "pid": 4711},
     "check_access": {"who": "ci", "about": "restart", "services": ["web"]},
     "create_token": {"token_name": "ci", "role": "operator", "services": ["web"]},
@@ -51,9 +53,11 @@ _WORDS: dict[str, Any] = {
     "content": "hello\n", "cpu_percent": 2.1, "created_at": 1767225600.0, "cursor": "P1f4",
     "data": "aGVsbG8K", "description": "Clean build artifacts", "desired": "running",
     "diff": "-PORT = 8080\n+PORT = 8081\n", "door": "rest", "duration": 0.012,
-    "email": "ci@example.org", "encoding": "utf8", "ended_at": 1767225900.0,
+    "email": "ci@example.org", "queue": "process-queue", "template": "render",
+    "encoding": "utf8", "ended_at": 1767225900.0,
     "etag": "9f2c1b7e", "etag_before": "1a2b3c4d", "event": "process:started", "exit_code": 0,
-    "head": "4f1c2e9", "health": "healthy", "id": "run-7f3a", "keeper_pid": 4700,
+    "head": "4f1c2e9", "health": "healthy", "id": "run-7f3a",
+    "job": "job-render-1a1f605a8e1d4b361", "keeper_pid": 4700,
     "kind": "process:started", "last": 128, "limit": 100, "log_bytes": 20480,
     "memory_bytes": 47395635, "memory_mb": 47.4, "message": "done", "mode": "proxy",
     "name": "web", "new": "8081", "next": "nothing is planned", "number": 3, "old": "8080",

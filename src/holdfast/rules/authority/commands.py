@@ -16,6 +16,7 @@ from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.command import Command, Door
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.holdfast import Run
+from holdfast.vocabulary.jobs import AddJob
 from holdfast.vocabulary.specs.settings import Settings
 from holdfast.vocabulary.terminals import OpenTerminal
 from holdfast.vocabulary.workflows import (
@@ -54,6 +55,8 @@ def permit_commands(actor: Actor, command: Command, settings: Settings) -> Permi
                 )
         case Run():
             return permit_run(actor, command, settings)
+        case AddJob():
+            return permit_job(actor, command, settings)
         case OpenTerminal():
             return _permit_terminal(actor, settings)
         case RunWorkflow():
@@ -112,6 +115,33 @@ def permit_run(actor: Actor, command: Run, settings: Settings) -> PermissionVerd
     if "/" in command.argv[0] and folder != "." and not os.path.isabs(command.argv[0]):
         return PermissionVerdict(False, f'"{command.argv[0]}" is another program in another folder')
     return ALLOWED_BY_SETTINGS
+
+
+def permit_job(actor: Actor, command: AddJob, settings: Settings) -> PermissionVerdict:
+    """Return whether an actor may add this job: a template as it is written, with further words
+    only where it takes them; a command of its own as far as the actor may run programs."""
+    if command.kind == "kill":
+        return ALLOWED_BY_SETTINGS
+    if command.template is None:
+        if actor.door is not Door.CLI and actor.role not in (Role.OWNER, Role.ADMIN):
+            why = "a command of its own takes an admin; name a template of `jobs:`"
+            if not settings.mcp.run or actor.door is not Door.MCP:
+                return PermissionVerdict(False, why)
+        asked = Run(
+            argv=command.argv,
+            working_dir=command.working_dir or ".",
+            environment=command.env or {},
+        )
+        if actor.door is Door.MCP:
+            return permit_run(actor, asked, settings)
+        return ALLOWED_BY_SETTINGS
+    template = settings.jobs.get(command.template)
+    if template is None or not command.argv or template.takes_args:
+        return ALLOWED_BY_SETTINGS
+    if actor.role in (Role.OWNER, Role.ADMIN):
+        return ALLOWED_BY_SETTINGS
+    setting = f"`jobs: {{{command.template}: {{takes_args: true}}}}`"
+    return PermissionVerdict(False, f"{command.template} takes no arguments; {setting} allows it")
 
 
 def permit_named(name: str, settings: Settings) -> PermissionVerdict:

@@ -14,6 +14,7 @@ from holdfast.vocabulary.specs.audit import AnchorSpec
 from holdfast.vocabulary.specs.backends import BackendSpec
 from holdfast.vocabulary.specs.files import FilesSpec
 from holdfast.vocabulary.specs.git import GitSpec
+from holdfast.vocabulary.specs.jobs import JobTemplate, QueueSpec
 from holdfast.vocabulary.specs.mcp import McpSpec
 from holdfast.vocabulary.specs.mcp_servers import McpServerSpec
 from holdfast.vocabulary.specs.policies import FilterSpec, Mode, PolicySpec, RateLimit
@@ -105,6 +106,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     mcp: McpSpec = McpSpec(changes_files=False)
     mcp_servers: dict[str, McpServerSpec] = {}
     backends: dict[str, BackendSpec] = {}
+    jobs: dict[str, JobTemplate] = {}
+    queue: QueueSpec = QueueSpec()
     secrets: tuple[str, ...] = ()
     """Further secrets: names of variables, or values."""
     audit_anchor: AnchorSpec = AnchorSpec()

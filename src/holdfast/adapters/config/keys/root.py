@@ -15,6 +15,7 @@ from holdfast.adapters.config.keys.dependencies import Groups
 from holdfast.adapters.config.keys.doors import DASHBOARD, MCP, SECURITY, TLS, AssistantDoor
 from holdfast.adapters.config.keys.files import FILES, GIT
 from holdfast.adapters.config.keys.foreign import ROOT_KEYS
+from holdfast.adapters.config.keys.jobs import JOBS_KEY, QUEUE_KEY
 from holdfast.adapters.config.keys.mcp_servers import KEY as MCP_SERVERS
 from holdfast.adapters.config.keys.policies import PolicyList
 from holdfast.adapters.config.keys.resources import HOST_LIMITS, PortRange
@@ -115,6 +116,8 @@ _GLOBAL = [
     Key("mcp", AssistantDoor(MCP), "The door of AI assistants."),
     MCP_SERVERS,
     BACKENDS,
+    JOBS_KEY,
+    QUEUE_KEY,
     Key("files", SpecOf(FILES), "Files that can be read and changed through the doors."),
     Key("git", SpecOf(GIT), "What git repositories may do."),
     Key(
@@ -139,7 +142,7 @@ _GLOBAL = [
     Key("default_service", Text(), "The service that is meant when none is named."),
     *SERVICE_DEFAULTS,
 ]
-_LATER = ("agents", "queue", "pools", "tokens")
+_LATER = ("agents", "pools", "tokens")
 _SYNONYMS = {"service": "services", "programs": "services", "processes": "services"}
 SUPERVISOR = Block(
     _GLOBAL,

@@ -1,0 +1,1 @@
+"""Jobs: the queue's workers, one attempt of a job, and jobs that are repeated."""
