@@ -8,6 +8,11 @@ export interface AccessResult {
   cause?: string | null;
   who: string;
 }
+export interface AddedJob {
+  job?: JobInfo | null;
+  repeat?: RepeatInfo | null;
+  is_new?: boolean;
+}
 export interface AgentInfo {
   session: string;
   service: string;
@@ -144,6 +149,10 @@ export interface BackendInfo {
 }
 export interface BackendsResult {
   backends: BackendInfo[];
+}
+export interface Backoff {
+  type?: "exponential" | "fixed";
+  delay?: number;
 }
 export interface Banner {
   id: string;
@@ -498,6 +507,56 @@ export interface HostMetrics {
   memory_percent: number | null;
   processors: number;
 }
+export interface JobInfo {
+  id: string;
+  state: "active" | "blocked" | "cancelled" | "completed" | "delayed" | "failed" | "waiting";
+  kind: "kill" | "spawn";
+  template: string;
+  command: string;
+  priority: number;
+  attempts: number;
+  most_attempts: number;
+  added_at: number;
+  by?: string;
+  run_at?: number | null;
+  started_at?: number | null;
+  ended_at?: number | null;
+  unique?: string | null;
+  after?: string[];
+  run_id?: string | null;
+  pid?: number | null;
+  progress?: unknown;
+  result?: unknown;
+  reason?: string | null;
+  exit_code?: number | null;
+  signal?: string | null;
+  is_removed?: boolean;
+}
+export interface JobLogsResult {
+  job: string;
+  lines: LogLine[];
+  cursor?: string | null;
+  more?: boolean;
+}
+export interface JobResult {
+  job: JobInfo;
+}
+export interface JobStatsResult {
+  queue: string;
+  concurrency: number;
+  running: number;
+  counts: Record<string, number>;
+  totals: Record<string, number>;
+  templates: Record<string, number>;
+  is_paused: boolean;
+  waits_for?: string | null;
+}
+export interface JobsResult {
+  jobs: JobInfo[];
+  counts: Record<string, number>;
+  repeats?: RepeatInfo[];
+  is_paused?: boolean;
+}
 export interface LastEnding {
   code?: number | null;
   signal?: string | null;
@@ -617,6 +676,7 @@ export interface MetricsResult {
   resolution?: number;
   history?: Record<string, MetricPoint[]>;
   security?: SecurityMetrics;
+  queue?: QueueMetrics;
 }
 export interface ModeResult {
   runtime_mode: "advanced" | "proxy";
@@ -772,12 +832,27 @@ export interface PruneResult {
 export interface PsResult {
   services: Record<string, ProcessInfo[]>;
 }
+export interface QueueMetrics {
+  states: Record<string, number>;
+  totals: Record<string, number>;
+  running: number;
+  concurrency: number;
+  paused: boolean;
+}
 export interface ReloadResult {
   config: string | null;
   plan: Record<string, PlanStep>;
   services: Record<string, Outcome>;
   settings?: string[];
   changes?: boolean;
+}
+export interface RepeatInfo {
+  id: string;
+  template: string;
+  command: string;
+  schedule: string;
+  next: number | null;
+  by?: string;
 }
 export interface RestoredResult {
   restored: Checkpoint;
@@ -986,6 +1061,7 @@ export interface SystemMetrics {
   resolution?: number;
   history?: Record<string, MetricPoint[]>;
   security?: SecurityMetrics;
+  queue?: QueueMetrics;
 }
 export interface SystemService {
   status: string;
@@ -1165,6 +1241,12 @@ export interface WorkflowsResult {
 }
 
 export interface Commands {
+  add_job: {
+    takes: { kind?: "kill" | "spawn"; template?: string | null; argv?: string[]; working_dir?: string | null; env?: Record<string, string> | null; service?: string | null; signal?: string; priority?: number | null; delay?: number; attempts?: number | null; backoff?: Backoff | null; timeout?: number | null; unique?: string | null; after?: string[]; repeat?: string | null; every?: number | null; remove_on_complete?: boolean | null; remove_on_fail?: boolean | null; };
+    answers: AddedJob;
+    permission: "operate";
+    effect: "changes";
+  };
   adopt: {
     takes: { service: string; pid?: number | null; pidfile?: string | null; port?: number | null; };
     answers: Outcomes;
@@ -1224,6 +1306,12 @@ export interface Commands {
     answers: McpCallResult;
     permission: "operate";
     effect: "changes";
+  };
+  cancel_job: {
+    takes: { job: string; };
+    answers: JobResult;
+    permission: "operate";
+    effect: "disrupts";
   };
   cancel_workflow: {
     takes: { workflow: string; };
@@ -1447,6 +1535,18 @@ export interface Commands {
     permission: "operate";
     effect: "changes";
   };
+  job_logs: {
+    takes: { job: string; attempt?: number | null; tail?: number | null; cursor?: string | null; limit?: number; follow?: boolean; };
+    answers: JobLogsResult;
+    permission: "view";
+    effect: "reads";
+  };
+  job_stats: {
+    takes: {};
+    answers: JobStatsResult;
+    permission: "view";
+    effect: "reads";
+  };
   list_agents: {
     takes: { backends?: string[]; };
     answers: AgentsResult;
@@ -1462,6 +1562,12 @@ export interface Commands {
   list_files: {
     takes: { path?: string; root?: string | null; depth?: number; hidden?: boolean; ignored?: boolean; limit?: number; cursor?: string | null; };
     answers: FileListing;
+    permission: "view";
+    effect: "reads";
+  };
+  list_jobs: {
+    takes: { states?: ("active" | "blocked" | "cancelled" | "completed" | "delayed" | "failed" | "waiting")[]; templates?: string[]; limit?: number; };
+    answers: JobsResult;
     permission: "view";
     effect: "reads";
   };
@@ -1522,6 +1628,12 @@ export interface Commands {
   pause: {
     takes: { services: string[]; };
     answers: Outcomes;
+    permission: "operate";
+    effect: "disrupts";
+  };
+  pause_jobs: {
+    takes: {};
+    answers: Done;
     permission: "operate";
     effect: "disrupts";
   };
@@ -1639,6 +1751,18 @@ export interface Commands {
     permission: "operate";
     effect: "changes";
   };
+  resume_jobs: {
+    takes: {};
+    answers: Done;
+    permission: "operate";
+    effect: "changes";
+  };
+  retry_job: {
+    takes: { job: string; };
+    answers: JobResult;
+    permission: "operate";
+    effect: "changes";
+  };
   revoke_token: {
     takes: { token: string; };
     answers: TokenResult;
@@ -1705,6 +1829,12 @@ export interface Commands {
     permission: "view";
     effect: "changes";
   };
+  show_job: {
+    takes: { job: string; };
+    answers: JobResult;
+    permission: "view";
+    effect: "reads";
+  };
   shutdown: {
     takes: { keep_running?: boolean; now?: boolean; };
     answers: ShutdownResult;
@@ -1768,6 +1898,12 @@ export interface Commands {
   wait: {
     takes: { service: string; condition?: string; raw?: boolean; cursor?: string | null; timeout?: number; };
     answers: WaitResult;
+    permission: "view";
+    effect: "reads";
+  };
+  wait_job: {
+    takes: { job: string; timeout?: number; follow?: boolean; };
+    answers: JobResult;
     permission: "view";
     effect: "reads";
   };
