@@ -78,6 +78,14 @@ def test_processes_that_race_claim_each_job_once(tmp_path: Path) -> None:
     assert len(claimed) == len(set(claimed)) == 300
 
 
+def test_equal_ids_are_not_given_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of very many jobs in one moment, two ids could be equal; another one is taken then."""
+    ids = iter(["job-1", "job-1", "job-2"])
+    monkeypatch.setattr("holdfast.adapters.queue.sqlite_store.new_job_id", lambda _: next(ids))
+    added = with_store(tmp_path / "jobs.db", lambda store: store.add(new_jobs(2)))
+    assert [job.id for job, _ in added] == ["job-1", "job-2"]
+
+
 def test_what_was_added_survives_kill_9(tmp_path: Path) -> None:
     """A job whose adding was answered is in the file, whatever happens in the next moment."""
     path = tmp_path / "jobs.db"

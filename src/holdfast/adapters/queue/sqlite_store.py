@@ -304,7 +304,8 @@ class SqliteJobStore:
         if known is not None:
             return known, False
         now = self._clock()
-        request, job_id = job.request, job.id or new_job_id(job.request.template)
+        request = job.request
+        job_id = job.id or _fresh_id(db, request.template)
         missing = [one for one in job.after if not self._need(db, job_id, one)]
         if missing:
             raise NotFound(f"no job {missing[0][:80]}", "`holdfast job ls` lists them")
@@ -577,6 +578,14 @@ def _attempt(db: sqlite3.Connection, work: Work) -> Any:
         return error
     db.execute("RELEASE one")
     return answer
+
+
+def _fresh_id(db: sqlite3.Connection, template: str) -> str:
+    """Return an id that no job has: of very many in one moment two could be equal."""
+    while True:
+        job_id = new_job_id(template)
+        if db.execute("SELECT 1 FROM jobs WHERE id = ?", (job_id,)).fetchone() is None:
+            return job_id
 
 
 def _first(db: sqlite3.Connection, templates: Collection[str]) -> str | None:
