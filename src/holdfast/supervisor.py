@@ -23,6 +23,7 @@ from holdfast.adapters.audit_log import AuditLog, Head
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.lockdown_file import LockdownFile
 from holdfast.adapters.mcp_servers.catalogues import CatalogueStore
+from holdfast.adapters.mcp_servers.logins import LoginStore
 from holdfast.adapters.ports.registry import PortRegistry
 from holdfast.adapters.queue.sqlite_store import SqliteJobStore
 from holdfast.adapters.reader_threads import ReaderThreads
@@ -274,6 +275,7 @@ class Supervisor:
             self._roster,
             self._link,
             CatalogueStore(self._state),
+            LoginStore(self._state),
             lender,
             self._sessions.ownership,
         )

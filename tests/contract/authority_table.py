@@ -41,7 +41,8 @@ OPERATE = frozenset({
 ADMINISTER = frozenset({
     *("up", "run", "adopt", "upgrade", "shutdown", "create_token", "list_tokens"),
     *("revoke_token", "rotate_token", "check_access", "audit", "create_login", "set_mode"),
-    *("lockdown", "unlock", "approve_mcp_tools"),
+    *("lockdown", "unlock", "approve_mcp_tools", "login_mcp_server"),
+    *("finish_mcp_login", "logout_mcp_server"),
 })  # fmt: skip
 EVERYWHERE = frozenset(Door)
 DOORS: dict[str, frozenset[Door]] = {

@@ -229,6 +229,13 @@ CASES: dict[str, Case] = {
     "read_mcp_tool": Case({"tool": "nothing__here"}, error="not_found"),
     "call_mcp_tool": Case({"tool": "nothing__here"}, error="not_found"),
     "approve_mcp_tools": Case({"service": "nothing"}, error="not_found"),
+    "login_mcp_server": Case(
+        {"service": "nothing", "callback": "http://127.0.0.1:1/callback"}, error="not_found"
+    ),
+    "finish_mcp_login": Case(
+        {"service": "nothing", "address": "http://127.0.0.1:1/callback"}, error="not_found"
+    ),
+    "logout_mcp_server": Case({"service": "nothing"}, error="not_found"),
     "restore_checkpoint": Case(_checkpoint),
     "add_job": Case({"template": "greet"}),
     "list_jobs": Case(),

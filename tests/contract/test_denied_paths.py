@@ -25,6 +25,7 @@ PATHS = frozenset({
 })  # fmt: skip
 """Fields that name a file or a folder, or hold something that does."""
 NOT_PATHS = frozenset({
+    *("callback", "address", "login"),
     *("version", "services", "service", "environment", "settings", "argv", "restart_policy"),
     *("hold",),
     *("stdin", "argv_prefix", "condition", "signal", "to", "args", "start_args", "env_vars"),

@@ -100,5 +100,6 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+SERVER = ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler)
 sys.stderr.write("listening\n")
-ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever()
+SERVER.serve_forever()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TOOLSET = "servers"
 DEFAULT_BUDGET = 8000
-_OFFERED = os.path.join("mcp_servers", "offered.json")
+_OFFERED = os.path.join("mcp_servers", "_offered.json")
 _TOOL = {"type": "string", "description": "SERVER__TOOL, as find_tools tells it"}
 _CALL = {
     "type": "object",

@@ -39,19 +39,19 @@ def yaml_of(found: list[Findings], folder: str) -> str:
         "",
     ]
     for key, value in top.items():
-        lines += [*_block(key, value, 0), ""]
+        lines += [*block(key, value, 0), ""]
     lines.append("services:")
     for (file, line), service in zip(places, services, strict=True):
         place = file if line is None else f"{file}:{line}"
         lines += [f"  # {place}", f"  {service.name}:"]
         for key, value in service.keys.items():
-            lines += _block(key, value, 4)
+            lines += block(key, value, 4)
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _block(key: str, value: Any, indent: int) -> list[str]:
-    """Return one key: on a line, or a long mapping as a block."""
+def block(key: str, value: Any, indent: int) -> list[str]:
+    """Return the lines of one key: on a line, or a long mapping as a block."""
     import yaml
 
     is_long = isinstance(value, dict) and len(value) > _SHORT

@@ -90,6 +90,8 @@ def _candidates(
             yield target.webhook
             yield from _of_address("webhook", target.webhook)
         yield from _of_headers(target.headers)
+    for server in settings.mcp_servers.values():
+        yield from _of_headers(server.headers)
     for environ in given:
         for name, value in environ.items():
             if name != _FOLDER and _NAME.search(name):

@@ -227,6 +227,59 @@ class ApproveMcpTools(Command, frozen=True, kw_only=True):
     tools: list[str] = []
 
 
+class McpLoginInfo(Result, frozen=True, kw_only=True):
+    """A login at a remote server. Its tokens are never shown."""
+
+    server: str
+    address: str | None = None
+    """What the user opens in a browser."""
+    scope: str | None = None
+    expires_at: float | None = None
+    """When the token runs out, which is then renewed, if the server allows that."""
+    revoked: bool = False
+    """Whether the server of the login took the tokens back."""
+
+
+class LoginMcpServer(Command, frozen=True, kw_only=True):
+    """Begin to log in at a remote MCP server: tells the address that the user opens in a browser.
+
+    The browser ends at `callback`, on the user's own machine; `finish_mcp_login` takes the whole
+    address. `holdfast mcp login NAME` does both.
+    """
+
+    name = "login_mcp_server"
+    permission = Permission.ADMINISTER
+    effect = Effect.CHANGES
+    answers = McpLoginInfo
+    route = ("POST", "/api/mcp/login")
+    service: str
+    callback: str
+
+
+class FinishMcpLogin(Command, frozen=True, kw_only=True):
+    """Finish a login with the address that the browser was sent to at its end."""
+
+    name = "finish_mcp_login"
+    permission = Permission.ADMINISTER
+    effect = Effect.CHANGES
+    answers = McpLoginInfo
+    masked = frozenset({"address"})
+    route = ("POST", "/api/mcp/login/finish")
+    service: str
+    address: str
+
+
+class LogoutMcpServer(Command, frozen=True, kw_only=True):
+    """Log out of a remote MCP server: its tokens are revoked, if it takes that, and forgotten."""
+
+    name = "logout_mcp_server"
+    permission = Permission.ADMINISTER
+    effect = Effect.CHANGES
+    answers = McpLoginInfo
+    route = ("POST", "/api/mcp/logout")
+    service: str
+
+
 class ServeMcpServers(Command, frozen=True, kw_only=True):
     """Speak with the MCP servers: the gate follows what is to be done, item by item.
 
@@ -254,10 +307,14 @@ class ReportMcpServer(Command, frozen=True, kw_only=True):
     service: str
     run_id: str | None = None
     kind: str
-    """listed, called, not_sent, lost, late, probed, failed."""
+    """listed, called, not_sent, lost, late, probed, failed, asks, needs_login, login,
+    login_step."""
     call: str | None = None
     listing: dict[str, Any] | None = None
     result: dict[str, Any] | None = None
     is_error: bool = False
     bytes: int = 0
     reason: str = ""
+    login: dict[str, Any] | None = None
+    """Tokens that were given or renewed."""
+    masked = frozenset({"login"})

@@ -62,6 +62,19 @@ def test_one_that_we_run() -> None:
         assert refused["outcome"] == "error"
 
 
+def test_a_taken_port_is_told() -> None:
+    """A server whose port another process holds is not started, and it is said who holds it."""
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        keys: dict[str, Any] = {
+            "command": program("mcp_http_server.py"), "port": port, "path": "/mcp",
+        }  # fmt: skip
+        with GatewayHold(web=keys) as hold:
+            hold.up()
+            wait_for(lambda: f"port {port} was held by pid" in str(hold.server("web")["reason"]))
+            assert hold.lines() == []
+
+
 def test_one_that_others_run() -> None:
     """Its definitions wait for approval; a restart of it loses nothing, and a login is named."""
     port = free_port()

@@ -13,7 +13,7 @@ from tests.gate.mcp.conftest import text_of
 from tests.gate.mcp_servers.conftest import GatewayHold
 from tests.harness import kill_9, wait_for
 
-ROUNDS = 2
+ROUNDS = 6
 """Of kills of each process; the benchmark does hundreds."""
 
 

@@ -78,7 +78,7 @@ class CatalogueStore:
     def offer(self, told: Mapping[str, Any] | None) -> None:
         """Write down what is offered, for relays that list tools before anything else runs. None:
         nothing is."""
-        path = self._path("offered")
+        path = self._path("_offered")
         try:
             if told is not None:
                 make_folder(self._folder)

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from holdfast.adapters.own_log import logger
 from holdfast.app.context import Context
@@ -19,13 +20,24 @@ from holdfast.rules.mcp_servers.naming import is_among
 from holdfast.rules.mcp_servers.pins import Held
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.command import Done, Door
-from holdfast.vocabulary.errors import HoldfastError, NotFound, OutcomeUnknown, Refused, UsageError
+from holdfast.vocabulary.errors import (
+    Failed,
+    HoldfastError,
+    NotFound,
+    OutcomeUnknown,
+    Refused,
+    UsageError,
+)
 from holdfast.vocabulary.mcp_servers import (
     ApprovedTools,
     ApproveMcpTools,
     CallMcpTool,
+    FinishMcpLogin,
     HeldTool,
+    LoginMcpServer,
+    LogoutMcpServer,
     McpCallResult,
+    McpLoginInfo,
     McpServers,
     McpServersResult,
     McpToolInfo,
@@ -35,6 +47,7 @@ from holdfast.vocabulary.mcp_servers import (
     ReportMcpServer,
     ServeMcpServers,
 )
+from holdfast.vocabulary.specs.mcp_servers import McpServerSpec
 
 MOST_FOUND = 100
 LAST_LINES = 5
@@ -100,6 +113,55 @@ def approve_mcp_tools(context: Context, command: ApproveMcpTools) -> ApprovedToo
     approved = context.mcp_inbox.approve(server, command.tools)
     held = context.mcp_servers.registry.catalogue(server).held
     return ApprovedTools(server=server, approved=approved, held=list(held))
+
+
+@handles(LoginMcpServer)
+async def login_mcp_server(context: Context, command: LoginMcpServer) -> McpLoginInfo:
+    server = _remote(context, command.service)
+    url = urlsplit(command.callback)
+    if url.scheme != "http" or url.hostname not in ("127.0.0.1", "localhost", "::1"):
+        raise UsageError("`callback` is an address of the user's own machine", "http://127.0.0.1:…")
+    logins = context.mcp_servers.logins
+    said = await logins.ask("login", server.name, url=server.url, callback=command.callback)
+    return McpLoginInfo(server=server.name, address=said.reason)
+
+
+@handles(FinishMcpLogin)
+async def finish_mcp_login(context: Context, command: FinishMcpLogin) -> McpLoginInfo:
+    server = _remote(context, command.service)
+    said = await context.mcp_servers.logins.ask(
+        "finish_login", server.name, address=command.address
+    )
+    context.mcp_servers.attach_again(server.name)
+    login = said.login or {}
+    return McpLoginInfo(
+        server=server.name, scope=login.get("scope"), expires_at=login.get("expires_at")
+    )
+
+
+@handles(LogoutMcpServer)
+async def logout_mcp_server(context: Context, command: LogoutMcpServer) -> McpLoginInfo:
+    server = _remote(context, command.service)
+    logins = context.mcp_servers.logins
+    login = logins.of(server.name, server.url)
+    if login is None:
+        raise Failed(f"{server.name} has no login here", "nothing to do")
+    try:
+        said = await logins.ask("logout", server.name, login=login)
+        is_revoked = bool(said.reason)
+    except HoldfastError as error:
+        _log.warning("the tokens of %s were not revoked: %s", server.name, error.message)
+        is_revoked = False
+    logins.forget(server.name)
+    context.mcp_servers.attach_again(server.name)
+    return McpLoginInfo(server=server.name, revoked=is_revoked)
+
+
+def _remote(context: Context, name: str) -> McpServerSpec:
+    spec = context.mcp_servers.registry.specs.get(_names(context, [name])[0])
+    if spec is None or spec.url is None:
+        raise UsageError(f"{name} has no address, so nobody logs in there", "see mcp_servers: url")
+    return spec
 
 
 @handles(ServeMcpServers)

@@ -53,6 +53,9 @@ class FirstAnswers:
         """Return the result of a request; None if it is the gate's to answer."""
         if method == "ping" and not is_modern(params):
             return {}
+        is_bridge = self._narrowed.get("server") is not None
+        if is_bridge and method not in ("initialize", "server/discover"):
+            return None
         if self._is_other_version or params.get("cursor") is not None:
             return None
         if is_modern(params):

@@ -1,4 +1,4 @@
-"""`holdfast mcp servers|tools|call|approve`: other MCP servers, for a person at a terminal."""
+"""`holdfast mcp servers|tools|call|approve|login|logout`: other MCP servers, at a terminal."""
 
 from __future__ import annotations
 
@@ -150,4 +150,43 @@ def approve(call: Call) -> int:
     return 0
 
 
-ACTIONS = {"servers": servers, "tools": tools, "call": call_tool, "approve": approve}
+def login(call: Call) -> int:
+    """Log in at a remote server, with a browser on this machine or on another."""
+    from holdfast.cli.mcp.login import log_in
+
+    answer = log_in(call, _server_named(call))
+    if call.is_json:
+        call.emit(answer)
+        return 0
+    scope = f", for {answer['scope']}" if answer.get("scope") else ""
+    call.say(f"logged in at {answer['server']}{scope}")
+    return 0
+
+
+def logout(call: Call) -> int:
+    """Log out of a remote server."""
+    answer = call.ask("logout_mcp_server", service=_server_named(call))
+    if call.is_json:
+        call.emit(answer)
+        return 0
+    call.say(f"logged out of {answer['server']}; the tokens are forgotten")
+    if not answer["revoked"]:
+        call.note("its server did not revoke them; its own pages list what was allowed")
+    return 0
+
+
+def _server_named(call: Call) -> str:
+    words = call.operands[1:]
+    if len(words) != 1:
+        raise UsageError("at which server?", "holdfast mcp servers")
+    return words[0]
+
+
+ACTIONS = {
+    "servers": servers,
+    "tools": tools,
+    "call": call_tool,
+    "approve": approve,
+    "login": login,
+    "logout": logout,
+}

@@ -25,9 +25,11 @@ BANNER = "Mode switching..."
 SWITCH_SECONDS = 0.1
 """Clients read the announcement before their connection is closed."""
 CORE = (
-    *("registry", "process_supervision", "health_monitoring", "metrics", "alerts"),
+    *("process_supervision", "health_monitoring", "metrics", "alerts"),
     *("roles", "allowlists", "redaction", "audit"),
 )
+REGISTRY = ("registry", "tool_discovery")
+"""What is loaded where other MCP servers are configured."""
 BY_DOOR = {"tcp": "tcp_control", "http": "web_dashboard"}
 ADVANCED = (
     *("security_policies", "approvals", "request_filtering"),
@@ -60,11 +62,13 @@ class ServiceContainer:
     def __init__(self, mode: Mode, doors: Mapping[str, str], counters: SecurityCounters) -> None:
         self.runtime_mode = mode
         self._doors = doors
+        self.has_registry = False
         self.advanced_services = AdvancedServices(counters) if mode == "advanced" else None
 
     @property
     def proxy_services(self) -> list[str]:
-        return [*CORE, *(name for door, name in BY_DOOR.items() if door in self._doors)]
+        registry = REGISTRY if self.has_registry else ()
+        return [*registry, *CORE, *(name for door, name in BY_DOOR.items() if door in self._doors)]
 
     @property
     def service_count(self) -> int:
@@ -126,6 +130,7 @@ class Modes:
             self.container = ServiceContainer(wanted, self._doors, self.counters)
             self._remember(wanted)
             self.on_changed()
+        self.container.has_registry = bool(settings.mcp_servers)
         if self.container.advanced_services is not None:
             self.container.advanced_services.use(settings)
 

@@ -19,6 +19,7 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.store.state_tables import OpenRun
 from holdfast.engine.gate.http_door import DASHBOARD, SOCKET, HttpDoor
 from holdfast.engine.gate.listeners import Listeners
+from holdfast.engine.gate.watch import GateWatch
 from holdfast.engine.runner.declaration import Declaration
 from holdfast.engine.runner.environment import AdmitAll, RunnerEnvironment
 from holdfast.engine.runner.observers import RunObservers
@@ -76,6 +77,7 @@ class Gate:
         self._new_future = new_future
         self.door = door
         self._survivors = survivors
+        self._watch = GateWatch(environment.call_later, lambda: self.door.address)
         self._ending: asyncio.Future[bool] | None = None
         self._wanted: HttpSpec | None = None
         self._mcp: McpSpec | None = None
@@ -159,6 +161,7 @@ class Gate:
     async def stop(self) -> None:
         """Stop the gate: without a supervisor it cannot answer."""
         self._is_ending = True
+        self._watch.stop()
         if self._runner is not None:
             self._runner.retire()
             await self._runner.stop(grace=None)
@@ -171,6 +174,7 @@ class Gate:
             if self._is_left_out:
                 self._end_leftovers_soon()
             self._listeners.close_unix(RELAYS, self.relay_socket)
+            self._watch.stop()
             if self._runner is not None:
                 self._runner.stop()
             return
@@ -225,6 +229,7 @@ class Gate:
             self._runner.declare(declaration)
             if is_other:
                 self._runner.restart(wait=False)
+                self._watch.begin(self._runner)
                 return
         else:
             self._runner = Runner(
@@ -237,6 +242,7 @@ class Gate:
                 self._runner.restore(Remains(run=cast("RunFacts", self._left_over)))
                 self._left_over = None
         self._runner.start(wait=False)
+        self._watch.begin(self._runner)
 
     def _spec(self, wanted: HttpSpec) -> ServiceSpec:
         env = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
@@ -266,7 +272,7 @@ class Gate:
             env=env,
             environment="clean",
             restart_policy="always",
-            restart=RestartSpec(delay=0.1, max_delay=10.0, max_restarts=UNLIMITED),
+            restart=RestartSpec(delay=0.1, max_delay=60.0, max_restarts=UNLIMITED),
             start_retries=1_000_000,
             stop=StopSpec(grace=3.0),
             log=LogSpec(max_size=_LOG_BYTES, total_size=2 * _LOG_BYTES),

@@ -22,11 +22,13 @@ import msgspec
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.mcp_servers.catalogues import Catalogue, CatalogueStore
+from holdfast.adapters.mcp_servers.logins import LoginStore
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.probes import Finding
 from holdfast.engine.mcp_servers.calls import Answered, Calls, Interrupted, OpenCall
 from holdfast.engine.mcp_servers.gate_work import GateWork, Item
 from holdfast.engine.mcp_servers.lending import Lender
+from holdfast.engine.mcp_servers.logins import Logins
 from holdfast.engine.mcp_servers.registry import OfferedTool, Registry
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.declaration import Declaration
@@ -73,7 +75,10 @@ _log = logger("mcp_servers")
 class LiveServer:
     """What is known of the live run of a server."""
 
-    __slots__ = ("handshake", "is_listed", "is_slow", "last_used", "reason", "run_id", "timer")
+    __slots__ = (
+        *("handshake", "is_listed", "is_slow", "last_used", "needs_login", "reason"),
+        *("run_id", "timer"),
+    )
 
     def __init__(self, run_id: str, now: float) -> None:
         self.run_id = run_id
@@ -82,6 +87,7 @@ class LiveServer:
         self.handshake: dict[str, Any] | None = None
         self.reason = ""
         """Why it did not answer, as the gate says."""
+        self.needs_login = False
         self.is_slow = False
         self.last_used = now
         self.timer: PendingCall | None = None
@@ -96,6 +102,7 @@ class McpServers(RunObserver):
         roster: Roster,
         link: KeeperLink,
         store: CatalogueStore,
+        logins: LoginStore,
         lender: Lender,
         ownership: Ownership,
     ) -> None:
@@ -107,6 +114,7 @@ class McpServers(RunObserver):
         self.registry = Registry(store, self._on_sighting)
         self.calls = Calls(environment.keeper, environment.clock)
         self.work = GateWork()
+        self.logins = Logins(logins, self.work)
         self._live: dict[str, LiveServer] = {}
         self._turns: dict[str, asyncio.Semaphore] = {}
         self._waiting: dict[str, int] = {}
@@ -252,13 +260,33 @@ class McpServers(RunObserver):
             "transport": spec.transport,
             "handshake": live.handshake if spec.transport == "stdio" else None,
             "roots": list(spec.roots),
+            "sampling": spec.sampling,
             "seconds": spec.start_timeout,
         }
         if spec.transport == "stdio":
             item |= {"socket": self._lender.path, "ticket": self._lender.ticket(live.run_id)}
         else:
             item |= {"url": self._url_of(service, spec), "headers": spec.headers}
+        if spec.transport == "remote":
+            item["login"] = self.logins.of(spec.name, spec.url)
+            if spec.auth == "oauth" and item["login"] is None:
+                self._on_login_needed(service, live, "it needs a login")
+                return
         self.work.send(item)
+
+    def attach_again(self, server: str) -> None:
+        """Speak anew with a remote server, because its login is another one."""
+        live = self._live.get(server)
+        if live is not None:
+            live.is_listed, live.needs_login, live.reason = False, False, ""
+            self.work.send({"do": "detach", "service": server, "run_id": live.run_id})
+            self._attach(server)
+
+    def _on_login_needed(self, service: str, live: LiveServer, why: str) -> None:
+        live.is_listed, live.needs_login = False, True
+        live.reason = f"{why}: `holdfast mcp login {service}`"
+        self._tell(service)
+        self._changed()
 
     def _url_of(self, service: str, spec: McpServerSpec) -> str:
         if spec.url is not None:
@@ -280,7 +308,7 @@ class McpServers(RunObserver):
             if live is None or live.run_id != run_id:
                 self.work.send({"do": "detach", "service": service, "run_id": run_id})
         for service, live in self._live.items():
-            if attached.get(service) != live.run_id:
+            if attached.get(service) != live.run_id or not live.is_listed:
                 self._attach(service)
         for call in list(self.calls.open.values()):
             if call.sent is not None and call.identity not in calls:
@@ -302,6 +330,13 @@ class McpServers(RunObserver):
                 await self._on_listed(said, live, in_thread)
             case "probed" if live is not None and live.run_id == said.run_id:
                 self._on_probed(said)
+            case "asks" if live is not None:
+                # Its questions name no call, so from now on it has one at a time.
+                self._turns[said.service] = asyncio.Semaphore(1)
+            case "login" | "login_step":
+                await in_thread(self.logins.take, said)
+            case "needs_login" if live is not None and live.run_id == said.run_id:
+                self._on_login_needed(said.service, live, said.reason)
             case "failed" if live is not None and live.run_id == said.run_id:
                 live.reason, live.is_listed = said.reason, False
                 self._tell(said.service)
@@ -320,7 +355,7 @@ class McpServers(RunObserver):
             return
         catalogue, sighting = await in_thread(self.registry.examine, spec.name, said.listing)
         live.handshake = said.listing.get("handshake") or {}
-        live.is_listed, live.reason = True, ""
+        live.is_listed, live.needs_login, live.reason = True, False, ""
         kept = {"run_id": live.run_id, "handshake": live.handshake}
         self._link.keep(
             keeper_memory.mcp_handshake(said.service), msgspec.json.encode(kept).decode()
@@ -777,6 +812,8 @@ class McpServers(RunObserver):
             notes += [] if is_off else ["idle"]
         if any(live.is_slow for name, live in self._live.items() if self.spec_of(name) is spec):
             notes.append("degraded")
+        if (live := self._live.get(server)) is not None and live.needs_login:
+            notes.append("needs login")
         if waiting:
             notes.append(f"{len(waiting)} tools held")
         if not self.registry.is_known(server):

@@ -48,13 +48,21 @@ class McpClient:
     """A connected client: its token, and the tools that it is offered."""
 
     def __init__(
-        self, channel: Channel, caller: Caller, offer: McpSpec, *, is_relayed: bool = False
+        self,
+        channel: Channel,
+        caller: Caller,
+        offer: McpSpec,
+        *,
+        is_relayed: bool = False,
+        server: str | None = None,
     ) -> None:
         self.channel = channel
         self.caller = caller
         self.offer = offer
         self.is_relayed = is_relayed
         """Whether it speaks through a relay of this machine's user, who may approve commands."""
+        self.server = server
+        """The other server that it speaks with, as if there were nothing else."""
         self._identity: Identity | None = None
 
     async def identity(self) -> Identity:

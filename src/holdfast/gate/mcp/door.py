@@ -80,7 +80,8 @@ class McpDoor:
 
     def routes(self) -> list[Route]:
         paths = [PATH, f"{PATH}/sse", f"{PATH}/messages/"] if self._offer.legacy_sse else [PATH]
-        return [Route(path, _Endpoint(self)) for path in paths]
+        own = [Route(path, _Endpoint(self)) for path in paths]
+        return [*own, Route(f"{PATH}/{{server:str}}", _Endpoint(self))]
 
     def begin(self, relays: socket.socket | None) -> None:
         """Accept the relays' connections, and speak with the MCP servers."""
@@ -143,6 +144,10 @@ class McpDoor:
             caller = caller_of(HTTPConnection(scope), "mcp")
             # Check it here, because a request of the protocol may need no command.
             await self._tokens.check(caller)
+            bridged = scope["path_params"].get("server")
+            if bridged is not None:
+                about = {"services": [bridged]}
+                await self._channel.ask("mcp_servers", about, caller, is_repeatable=True)
             server = await self._server()
         except HoldfastError as error:
             await problem(error)(scope, receive, send)
@@ -152,7 +157,7 @@ class McpDoor:
         # Space around a value is no part of it (RFC 9110), and the library compares headers with
         # the body.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        client = McpClient(self._channel, caller, self._offer)
+        client = McpClient(self._channel, caller, self._offer, server=bridged)
         await server.http.answer({**scope, "headers": headers, SCOPE: client}, receive, send)
 
 

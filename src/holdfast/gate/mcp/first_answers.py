@@ -19,7 +19,7 @@ from holdfast.client.channel import Caller, Channel
 from holdfast.gate.mcp.call import McpClient
 from holdfast.gate.mcp.relays import Incoming, Outgoing
 from holdfast.gate.mcp.server import make_server
-from holdfast.gate.mcp.tools import TABLE
+from holdfast.gate.mcp.tools import ALIASES, TABLE
 from holdfast.system import deadlines
 from holdfast.vocabulary.specs.mcp import McpSpec
 
@@ -83,14 +83,14 @@ async def _make() -> dict[str, Any]:
                 "setting": tool.setting,
                 "only_reads": tool.only_reads,
             }
-            for tool in TABLE
+            for tool in (*TABLE, *ALIASES)
         },
     }
 
 
 async def _ask(requests: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     """Ask the server these, in one connection; return the results in order."""
-    everything = McpSpec(run=True, send=True, delegate=True)
+    everything = McpSpec(run=True, send=True, delegate=True, aliases=True)
     client = McpClient(Channel(""), Caller("", "mcp"), everything)
     reader, output = asyncio.StreamReader(limit=1 << 20), _Output(len(requests))
     for number, (method, params) in enumerate(requests):

@@ -39,6 +39,7 @@ class Greeting(msgspec.Struct, frozen=True):
     token: str
     read_only: bool = False
     toolsets: tuple[str, ...] | None = None
+    server: str | None = None
 
 
 class Relays:
@@ -73,6 +74,8 @@ class Relays:
             if not line:
                 return None
             client = self._client(line)
+            if client.server is not None:
+                await client.ask("mcp_servers", services=[client.server])
             hold = SessionHold(self._line_socket, client.caller)
             await deadlines.wait_for(hold.is_taken(), GREETING_SECONDS)
         except (HoldfastError, TimeoutError) as error:
@@ -93,7 +96,7 @@ class Relays:
         except msgspec.MsgspecError as error:
             raise UsageError(f"not a greeting: {error}") from None
         caller, offer = Caller(greeting.token, "mcp"), narrow(self._offer, greeting)
-        return McpClient(self._channel, caller, offer, is_relayed=True)
+        return McpClient(self._channel, caller, offer, is_relayed=True, server=greeting.server)
 
     async def _stay(
         self,

@@ -6,6 +6,7 @@ can act on is an answer; only a malformed request is an error of the protocol.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -28,14 +29,15 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 import holdfast
 from holdfast.client.channel import Channel
 from holdfast.gate.browser.guard import AllowedOrigins
-from holdfast.gate.mcp import answers, arguments, prompts, resources
+from holdfast.gate.mcp import answers, arguments, prompts, questions, resources
 from holdfast.gate.mcp.answers import Answer
 from holdfast.gate.mcp.approvals import InputNeeded, confirm_for, input_required, was_declined
-from holdfast.gate.mcp.call import COMPLETE, LONGEST_SECONDS, ToolCall, client_of
+from holdfast.gate.mcp.call import COMPLETE, LONGEST_SECONDS, McpClient, ToolCall, client_of
 from holdfast.gate.mcp.http import HttpTransport
 from holdfast.gate.mcp.relays import Relays
 from holdfast.gate.mcp.subscriptions import Subscriptions
-from holdfast.gate.mcp.tools import TABLE, offered
+from holdfast.gate.mcp.tools import ALIASES, TABLE, offered
+from holdfast.gate.mcp_servers import results
 from holdfast.gate.mcp_servers.gateway import Gateway
 from holdfast.gate.mcp_servers.offering import ServerTools, normalised
 from holdfast.gate.mcp_servers.offering import failure as call_failure
@@ -102,9 +104,7 @@ def make_server(
             "resources/list": CacheHint(ttl_ms=_RESOURCES_MS, scope="private"),
             "resources/read": CacheHint(ttl_ms=_READ_MS, scope="private"),
         },
-        get_tool_input_schema={
-            tool.name: arguments.schema_of(tool.arguments) for tool in TABLE
-        }.get,
+        get_tool_input_schema={tool.name: tool.schema for tool in (*TABLE, *ALIASES)}.get,
         on_list_tools=tools.list,
         on_call_tool=tools.call,
         on_list_resources=_list_resources,
@@ -130,17 +130,41 @@ class Tools:
 
     def __init__(self, others: ServerTools | None) -> None:
         self._others = others
+        self._held = questions.HeldCalls()
 
     async def list(self, ctx: Context, _: PaginatedRequestParams | None) -> Any:
         client = client_of(ctx)
+        if client.server is not None:
+            found = [] if self._others is None else await self._others.of_server(client)
+            return {**COMPLETE, "tools": found}
         own = [tool.described() for tool in offered(client.offer).values()]
         more = [] if self._others is None else await self._others.listing(client, own)
         return {**COMPLETE, "tools": [*own, *more]}
 
     async def call(self, ctx: Context, params: CallToolRequestParams) -> Any:
+        client = client_of(ctx)
+        if client.server is not None and results.key_of(params.name, params.arguments) is None:
+            return await self._call_bridged(ctx, params, client)
+        kept = results.key_of(params.name, params.arguments)
+        if kept is not None and self._others is not None:
+            try:
+                return _result(self._others.kept.read(client_of(ctx), kept, params.arguments or {}))
+            except HoldfastError as error:
+                return _result(failure(error))
         if self._others is not None and self._others.is_ours(params.name):
             return await self._call_other(self._others, ctx, params)
         return await _call_own(ctx, params)
+
+    async def _call_bridged(
+        self, ctx: Context, params: CallToolRequestParams, client: McpClient
+    ) -> Any:
+        """Call a tool of the one server that the client speaks with."""
+        if self._others is None:
+            raise MCPError(INVALID_PARAMS, f'no tool "{params.name}"')
+        name = await self._others.public_name(client, params.name)
+        if name is None:
+            raise MCPError(INVALID_PARAMS, f'{client.server} offers no tool "{params.name}"')
+        return await self._call_other(self._others, ctx, params.model_copy(update={"name": name}))
 
     async def _call_other(
         self, others: ServerTools, ctx: Context, params: CallToolRequestParams
@@ -149,9 +173,26 @@ class Tools:
         if was_declined(params.input_responses):
             return _result(Answer("the user rejected it; nothing was done", is_error=True))
         call = _call_of(ctx, params)
+        token = call.client.caller.token
+        if questions.is_question(params.request_state):
+            held = self._held.resume(params.request_state, params.input_responses, token)
+            if held is None:
+                return _result(Answer("the question is not open any more", is_error=True))
+        else:
+            held = self._held.begin(ctx, token)
         try:
             with anyio.fail_after(call.remaining(LONGEST_CALL)):
-                answer = await others.call(call, params.name, params.arguments or {})
+                asker, progress = questions.asker_for(ctx, held), questions.progress_for(ctx)
+                given = params.arguments or {}
+                if held is None:
+                    answer = await others.call(call, params.name, given, asker, progress)
+                else:
+                    if held.work is None:
+                        work = others.call(call, params.name, given, asker, progress)
+                        held.work = asyncio.ensure_future(work)
+                    if (interim := await self._held.go_on(held)) is not None:
+                        return interim
+                    answer = held.work.result()
         except HoldfastError as error:
             return _result(call_failure(error))
         except InputNeeded as needed:
@@ -167,7 +208,8 @@ class Tools:
             code = failed.get("code")
             code = code if isinstance(code, int) else INVALID_PARAMS
             raise MCPError(code, str(failed.get("message") or ""), failed.get("data"))
-        return normalised(answer["result"])
+        fitting = others.kept.fitting(call.client, answer["result"])
+        return normalised(fitting)
 
 
 def _call_of(ctx: Context, params: CallToolRequestParams) -> ToolCall:
@@ -195,7 +237,9 @@ async def _call_own(ctx: Context, params: CallToolRequestParams) -> Any:
         return _result(Answer("the user rejected it; nothing was done", is_error=True))
     call = _call_of(ctx, params)
     try:
-        given, notes = arguments.parse(tool.arguments, tool.name, params.arguments or {})
+        given, notes = arguments.parse(
+            tool.arguments, tool.name, tool.arguments_of(params.arguments or {})
+        )
         with anyio.fail_after(call.remaining(LONGEST_CALL)):
             answer = await tool.work(call, given)
         if notes:
@@ -246,12 +290,15 @@ def _result(answer: Answer) -> dict[str, Any]:
 
 
 async def _list_resources(ctx: Context, _: PaginatedRequestParams | None) -> Any:
+    if client_of(ctx).server is not None:
+        return {**COMPLETE, "resources": []}
     found = await _or_protocol_error(resources.list_all(client_of(ctx)))
     return {**COMPLETE, "resources": found}
 
 
 async def _list_templates(ctx: Context, _: PaginatedRequestParams | None) -> Any:
-    return {**COMPLETE, "resourceTemplates": resources.templates()}
+    found = [] if client_of(ctx).server is not None else resources.templates()
+    return {**COMPLETE, "resourceTemplates": found}
 
 
 async def _read_resource(ctx: Context, params: ReadResourceRequestParams) -> Any:
@@ -268,7 +315,8 @@ async def _read_resource(ctx: Context, params: ReadResourceRequestParams) -> Any
 
 
 async def _list_prompts(ctx: Context, _: PaginatedRequestParams | None) -> Any:
-    return {**COMPLETE, "prompts": [prompt.described() for prompt in prompts.TABLE]}
+    found = [] if client_of(ctx).server is not None else prompts.TABLE
+    return {**COMPLETE, "prompts": [prompt.described() for prompt in found]}
 
 
 async def _get_prompt(ctx: Context, params: GetPromptRequestParams) -> Any:

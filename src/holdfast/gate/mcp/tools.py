@@ -31,10 +31,14 @@ class Tool(NamedTuple):
     commands: tuple[str, ...]
     is_reversible: bool = False
     """Whether the same tool, or another of this table, brings back what it changes."""
+    alias: str | None = None
+    """The name of another program for it."""
+    fixed: tuple[tuple[str, str], ...] = ()
+    """Arguments that this name stands for."""
 
     @property
     def name(self) -> str:
-        return self.work.__name__
+        return self.alias or self.work.__name__
 
     @property
     def arguments(self) -> type[ToolArguments]:
@@ -52,8 +56,25 @@ class Tool(NamedTuple):
     def setting(self) -> str | None:
         """What must be allowed for it to be offered: without that it always refuses."""
         if self.toolset in ("files", "git") and not self.only_reads:
-            return "changes_files"
-        return self.main_command.mcp_setting
+            return "aliases_for_changes" if self.alias else "changes_files"
+        return "aliases" if self.alias else self.main_command.mcp_setting
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Return the schema of what its caller gives."""
+        schema = schema_of(self.arguments)
+        for name, _ in self.fixed:
+            schema["properties"].pop(name)
+            if name in schema.get("required", ()):
+                schema["required"].remove(name)
+        return schema
+
+    def arguments_of(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call, those that its name stands for included."""
+        if self.fixed and "name" in given and "names" in self.arguments.__struct_fields__:
+            given = {**given, "names": given["name"]}
+            del given["name"]
+        return {**given, **dict(self.fixed)}
 
     @property
     def only_reads(self) -> bool:
@@ -73,7 +94,7 @@ class Tool(NamedTuple):
         return {
             "name": self.name,
             "description": self.about,
-            "inputSchema": schema_of(self.arguments),
+            "inputSchema": self.schema,
             "annotations": hints,
         }
 
@@ -170,12 +191,43 @@ TABLE: tuple[Tool, ...] = (
 )
 
 
+def _alias(name: str, work: Work, commands: tuple[str, ...], **fixed: str) -> Tool:
+    about = f"Another name of {work.__name__}"
+    if fixed:
+        about += f" with {', '.join(f'{key} {value}' for key, value in fixed.items())}"
+    return Tool(work, f"{about}.", commands, alias=name, fixed=tuple(fixed.items()))
+
+
+ALIASES = (
+    *(
+        _alias(f"{action}_task", processes.control, (action, "status"), action=action)
+        for action in ("start", "stop", "restart")
+    ),
+    _alias("task_status", processes.status, ("status",)),
+    _alias("task_logs", processes.logs, ("logs", "open_output")),
+    _alias("read_file", files.read, ("read_file", "list_files")),
+    _alias("list_directory", files.read, ("list_files", "read_file")),
+    _alias("write_file", files.write, ("write_file",)),
+    _alias("edit_file", files.edit, ("edit_file", "apply_patch", "undo_files")),
+    _alias("search_files", files.search, ("search",)),
+    *(
+        _alias(f"git_{op}", git.git, (f"git_{op}",), op=op)
+        for op in ("status", "diff", "log", "show", "blame")
+    ),
+    *(
+        _alias(f"git_{op}", git.git_change, (f"git_{op}",), op=op)
+        for op in ("add", "commit", "restore")
+    ),
+)
+"""Names that other programs have for our tools; offered where the configuration says so."""
+
+
 @lru_cache(maxsize=64)
 def offered(offer: McpSpec) -> dict[str, Tool]:
     """Return the tools of a client, by name."""
     return {
         tool.name: tool
-        for tool in TABLE
+        for tool in (*TABLE, *ALIASES)
         if tool.toolset in offer.toolsets
         and (tool.setting is None or getattr(offer, tool.setting))
         and (tool.only_reads or not offer.read_only)

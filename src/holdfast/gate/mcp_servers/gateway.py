@@ -17,8 +17,9 @@ import msgspec
 
 from holdfast.client.channel import Channel
 from holdfast.client.connection import Unreachable
-from holdfast.gate.mcp_servers.http_link import HttpLink, SessionLost, is_http
+from holdfast.gate.mcp_servers.http_link import HttpLink, LoginNeeded, SessionLost, is_http
 from holdfast.gate.mcp_servers.links import LinkLost, Message, NotSent, StdioLink, borrow
+from holdfast.gate.mcp_servers.logins import Login, LoginFailed, LoginFlow, revoke
 from holdfast.gate.mcp_servers.upstream import (
     PING_AFTER_SECONDS,
     PROTOCOL,
@@ -62,6 +63,8 @@ class Gateway:
         self._kept: OrderedDict[str, tuple[Message, int]] = OrderedDict()
         self._calls: dict[str, tuple[Upstream, str, str | None]] = {}
         """By call: whom it was sent to, the id of the request, and who waits for it."""
+        self._flows: dict[str, LoginFlow] = {}
+        """Logins that users have begun, by server."""
         self._work: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
 
@@ -140,6 +143,8 @@ class Gateway:
             case "cancel" if item["call"] in self._calls:
                 upstream, wire, _ = self._calls[item["call"]]
                 self._begin(self._cancel(upstream, wire, "it took too long"))
+            case "login" | "finish_login" | "logout":
+                self._begin(self._log_in(item))
             case "probe":
                 self._begin(self._probe(item))
             case "changed":
@@ -154,11 +159,18 @@ class Gateway:
         service, run_id = item["service"], item["run_id"]
         known = self._upstreams.get(service)
         if known is not None and known.run_id == run_id:
+            if known.is_ready and not item.get("handshake"):
+                # This supervisor does not know yet what it offers.
+                await self._tell_again(known)
             return
         upstream = Upstream(
             service,
             run_id,
             roots=item.get("roots") or [],
+            samples=bool(item.get("sampling")),
+            on_unclear=lambda one: self._begin(
+                self._report(one.service, one.run_id, kind="asks", reason="it asks its client")
+            ),
             on_changed=lambda one: self._begin(self._list_again(one)),
             on_lost=self._on_lost,
         )
@@ -178,7 +190,7 @@ class Gateway:
                 # So that it is tried again when somebody asks.
                 del self._upstreams[service]
                 await upstream.close()
-            await self._report(service, run_id, kind="failed", reason=why)
+            await self._report(service, run_id, kind=_kind_of(error), reason=why)
 
     async def _converse(self, upstream: Upstream, item: Item) -> None:
         """Connect, shake hands unless an earlier gate has, and tell the tools."""
@@ -201,7 +213,8 @@ class Gateway:
 
     async def _converse_over_http(self, upstream: Upstream, item: Item) -> None:
         """A server that was just started listens a little later."""
-        link = HttpLink(item["url"], item.get("headers") or {}, upstream.on_message)
+        login = self._login_of(upstream, item["login"]) if item.get("login") else None
+        link = HttpLink(item["url"], item.get("headers") or {}, upstream.on_message, login)
         upstream.use(link)
         while True:
             try:
@@ -216,12 +229,54 @@ class Gateway:
             upstream.ready.set_result(None)
         await self._tell_listing(upstream)
 
+    def _login_of(self, upstream: Upstream, facts: dict[str, Any]) -> Login:
+        def on_renewed(renewed: dict[str, Any]) -> None:
+            about = {"service": upstream.service, "run_id": upstream.run_id}
+            self._begin(self._report(**about, kind="login", login=renewed))
+
+        return Login(facts, on_renewed)
+
+    async def _log_in(self, item: Item) -> None:
+        """Do one step of a login, and tell how it went."""
+        server = item["service"]
+        about = {"service": server, "run_id": "", "call": item["call"]}
+        try:
+            match item["do"]:
+                case "login":
+                    if (earlier := self._flows.pop(server, None)) is not None:
+                        earlier.close()
+                    flow = self._flows[server] = LoginFlow(item["url"], item["callback"])
+                    await self._report(**about, kind="login_step", reason=await flow.begin())
+                case "finish_login":
+                    if server not in self._flows:
+                        raise LoginFailed("no login is under way")
+                    facts = await self._flows[server].finish(item["address"])
+                    self._flows.pop(server, None)
+                    await self._report(**about, kind="login", login=facts)
+                case _:
+                    is_done = await revoke(item["login"])
+                    await self._report(**about, kind="login_step", reason="yes" * is_done)
+        except LoginFailed as error:
+            await self._report(**about, kind="login_step", is_error=True, reason=str(error))
+
     async def _shake_hands_again(self, upstream: Upstream) -> None:
         """The server was restarted and has forgotten us."""
         try:
             await upstream.shake_hands()
         except (LinkLost, ServerError) as error:
             _log.info("%s: no new session: %s", upstream.service, error)
+
+    async def _tell_again(self, upstream: Upstream) -> None:
+        """Tell what it offers, or why it cannot be asked."""
+        try:
+            try:
+                await self._tell_listing(upstream)
+            except SessionLost:
+                await upstream.shake_hands()
+                await self._tell_listing(upstream)
+        except (LinkLost, ServerError) as error:
+            about = {"service": upstream.service, "run_id": upstream.run_id}
+            await self._report(**about, kind=_kind_of(error), reason=str(error))
 
     async def _list_again(self, upstream: Upstream) -> None:
         try:
@@ -284,6 +339,8 @@ class Gateway:
         except LinkLost as error:
             if isinstance(error, SessionLost):
                 await self._shake_hands_again(upstream)
+            if isinstance(error, LoginNeeded):
+                await self._report(service, run_id, kind="needs_login", reason=str(error))
             kind = "not_sent" if isinstance(error, NotSent) else "lost"
             await self._report(**about, kind=kind, reason=str(error))
             return
@@ -368,6 +425,10 @@ class Gateway:
         self._work.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a conversation with an MCP server failed", exc_info=error)
+
+
+def _kind_of(error: Exception) -> str:
+    return "needs_login" if isinstance(error, LoginNeeded) else "failed"
 
 
 async def _end_of(asking: asyncio.Future[Any]) -> None:

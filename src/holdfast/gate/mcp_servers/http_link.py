@@ -10,18 +10,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import msgspec
 
 from holdfast.gate.mcp_servers.links import LONGEST_MESSAGE, LinkLost, Message, NotSent
-from holdfast.vocabulary.addresses import is_loopback
+from holdfast.gate.mcp_servers.logins import Login, open_client
 
 if TYPE_CHECKING:
     import httpx2
 
 CONNECT_SECONDS = 10.0
 SESSION = "mcp-session-id"
+_LOGIN = "authorization"
 _ACCEPT = "application/json, text/event-stream"
 _log = logging.getLogger(__name__)
 
@@ -30,12 +30,21 @@ class SessionLost(NotSent):
     """The server does not know our session; it has done nothing."""
 
 
+class LoginNeeded(NotSent):
+    """The server does not accept the request without a login; it has done nothing."""
+
+
 class HttpLink:
     """Requests to one address."""
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], on_message: Callable[[Message], None]
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        on_message: Callable[[Message], None],
+        login: Login | None = None,
     ) -> None:
+        self._login = login
         self._url = url
         self._headers = dict(headers)
         self._on_message: Callable[[Message], None] | None = on_message
@@ -66,19 +75,26 @@ class HttpLink:
         import httpx2
 
         try:
-            await self._post(message)
+            if not await self._post(message):
+                # The token was refused, and there is another one now.
+                await self._post(message, is_last=True)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             raise NotSent(f"it cannot be reached: {error or 'no answer'}") from None
         except (httpx2.HTTPError, OSError) as error:
             why = str(error) or type(error).__name__
             raise LinkLost(f"the connection broke: {why}") from None
 
-    async def _post(self, message: Message) -> None:
+    async def _post(self, message: Message, *, is_last: bool = False) -> bool:
+        """Send a message; returns False if it may be sent again with another token."""
         headers = {**self._headers, "content-type": "application/json", "accept": _ACCEPT}
         if self._session is not None:
             headers[SESSION] = self._session
         if self._version is not None:
             headers["mcp-protocol-version"] = self._version
+        token = await self._login.valid_token() if self._login is not None else ""
+        if token:
+            headers = {name: one for name, one in headers.items() if name.lower() != _LOGIN}
+            headers[_LOGIN] = f"Bearer {token}"
         body = msgspec.json.encode(message)
         async with self._open().stream(
             "POST", self._url, content=body, headers=headers
@@ -91,20 +107,26 @@ class HttpLink:
             if response.status_code >= 500 and _is_request(message):
                 # It, or a proxy before it, failed at some moment: perhaps after it was done.
                 raise LinkLost(f"it failed with HTTP {response.status_code}")
+            if response.status_code == 401:
+                login = self._login
+                if not is_last and login is not None and await login.renew(token):
+                    return False
+                raise LoginNeeded("it asks for a login")
             if response.status_code >= 400:
                 self._answer_failure(message, response.status_code)
-                return
+                return True
             kind = response.headers.get("content-type", "").partition(";")[0].strip()
             if kind == "text/event-stream":
                 await self._read_events(response)
             elif kind == "application/json":
                 self._take(await response.aread())
+        return True
 
     def _answer_failure(self, message: Message, status: int) -> None:
         """Answer a request that the server refuses as HTTP."""
         if not _is_request(message):
             return
-        why = "it asks for a login" if status in (401, 403) else "it refused the request"
+        why = "its login does not allow that" if status == 403 else "it refused the request"
         error = {"code": -32000, "message": f"{why} (HTTP {status})"}
         self._deliver({"jsonrpc": "2.0", "id": message["id"], "error": error})
 
@@ -141,12 +163,8 @@ class HttpLink:
         if self._client is None:
             import httpx2
 
-            # A certificate of this machine's own is nobody else's affair.
-            is_here = is_loopback(urlsplit(self._url).hostname or "")
             timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
-            self._client = httpx2.AsyncClient(
-                timeout=timeout, verify=not is_here, trust_env=not is_here
-            )
+            self._client = open_client(self._url, timeout=timeout)
         return self._client
 
     async def close(self) -> None:

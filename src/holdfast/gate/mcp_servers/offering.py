@@ -20,6 +20,7 @@ from holdfast.gate.mcp.answers import Answer, rewrite_hint
 from holdfast.gate.mcp.call import McpClient, ToolCall
 from holdfast.gate.mcp_servers.gateway import Gateway
 from holdfast.gate.mcp_servers.links import Message
+from holdfast.gate.mcp_servers.results import KeptResults
 from holdfast.gate.mcp_servers.upstream import Asker, Progress
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 from holdfast.vocabulary.mcp_servers import AMONG_TOOLS
@@ -34,6 +35,7 @@ class ServerTools:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
+        self.kept = KeptResults()
         self._last: dict[str, dict[str, Any]] = {}
         """By token: what was told last, for the moments in which no supervisor answers."""
 
@@ -47,6 +49,28 @@ class ServerTools:
         if TOOLSET not in client.offer.toolsets:
             return []
         return listed(await self._tools_of(client), own, client.offer.offer())
+
+    async def of_server(self, client: McpClient) -> list[dict[str, Any]]:
+        """Return the definitions of the one server that a client speaks with, by its own names."""
+        if TOOLSET not in client.offer.toolsets:
+            return []
+        tools = (await self._tools_of(client))["tools"]
+        return [
+            {**tool["definition"], "name": tool["tool"]}
+            for tool in tools
+            if tool["server"] == client.server
+            and (tool["only_reads"] or not client.offer.read_only)
+        ]
+
+    async def public_name(self, client: McpClient, name: str) -> str | None:
+        """Return by what name all clients know a tool of this client's one server."""
+        if client.caller.token not in self._last:
+            await self._tools_of(client)
+        tools = self._last.get(client.caller.token, {"tools": []})["tools"]
+        for tool in tools:
+            if (tool["server"], tool["tool"]) == (client.server, name):
+                return str(tool["name"])
+        return None
 
     async def _tools_of(self, client: McpClient) -> dict[str, Any]:
         token = client.caller.token

@@ -22,6 +22,8 @@ MOST_EARLY = 64
 PING_AFTER_SECONDS = 30.0
 _METHOD_NOT_FOUND = -32601
 _REFUSED = -32600
+_OWN = "holdfast-"
+"""The ids of our own requests begin so."""
 _log = logging.getLogger(__name__)
 
 Asker = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
@@ -68,6 +70,8 @@ class Upstream:
         run_id: str,
         *,
         roots: list[str],
+        samples: bool = False,
+        on_unclear: Callable[[Upstream], None] = lambda _: None,
         on_changed: Callable[[Upstream], None],
         on_lost: Callable[[Upstream], None],
     ) -> None:
@@ -79,6 +83,8 @@ class Upstream:
         self.requests: dict[str, Request] = {}
         self._link: Link | None = None
         self._roots = roots
+        self._samples = samples
+        self._on_unclear = on_unclear
         self._on_changed = on_changed
         self._on_lost = on_lost
         self._count = 0
@@ -91,6 +97,11 @@ class Upstream:
         self._link = link
 
     @property
+    def is_ready(self) -> bool:
+        """Whether the handshake has succeeded."""
+        return self.ready.done() and self.ready.exception() is None
+
+    @property
     def silent_seconds(self) -> float:
         """How long it has said nothing."""
         return asyncio.get_running_loop().time() - self._last_word
@@ -99,7 +110,11 @@ class Upstream:
         """Say who we are, as the first thing to a new run."""
         params = {
             "protocolVersion": PROTOCOL,
-            "capabilities": {"roots": {"listChanged": False}, "elicitation": {}},
+            "capabilities": {
+                "roots": {"listChanged": False},
+                "elicitation": {},
+                **({"sampling": {}} if self._samples else {}),
+            },
             "clientInfo": {"name": "holdfast", "version": holdfast.__version__},
         }
         self.handshake = await self.ask("initialize", params)
@@ -120,7 +135,7 @@ class Upstream:
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Return the result of a request of our own."""
         self._count += 1
-        message = await self.request(f"holdfast-{self._count}", method, params)
+        message = await self.request(f"{_OWN}{self._count}", method, params)
         if "error" in message:
             raise ServerError(message["error"])
         result = message.get("result")
@@ -246,12 +261,18 @@ class Upstream:
             return {"roots": [{"uri": f"file://{path}", "name": path} for path in self._roots]}
         if method not in ("elicitation/create", "sampling/createMessage"):
             raise ServerError({"code": _METHOD_NOT_FOUND, "message": f"no method {method[:100]}"})
+        if method == "sampling/createMessage" and not self._samples:
+            raise ServerError({"code": _METHOD_NOT_FOUND, "message": "sampling is off here"})
         # Such a request names no call, so with several under way nobody knows who is meant.
-        askers = [request.ask for request in self.requests.values() if request.ask is not None]
-        if len(askers) != 1:
-            why = "no call is under way" if not askers else "several calls are under way"
-            raise ServerError({"code": _REFUSED, "message": f"{why}, so nobody can be asked"})
-        return await askers[0](method, params)
+        calls = [one for wire, one in self.requests.items() if not wire.startswith(_OWN)]
+        asker = calls[0].ask if len(calls) == 1 else None
+        if asker is None:
+            why = "no client is there that can be asked"
+            if len(calls) > 1:
+                why = "several calls are under way, so nobody knows who is meant; call again"
+                self._on_unclear(self)
+            raise ServerError({"code": _REFUSED, "message": why})
+        return await asker(method, params)
 
     def _begin(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -44,7 +44,9 @@ REQUESTS: dict[str, dict[str, Any]] = {
 """Requests that show what a command is for; the others are made from their required fields."""
 
 _WORDS: dict[str, Any] = {
-    "action": "restart", "actor": "token ci", "advanced_services": "policies",
+    "action": "restart", "actor": "token ci",
+    "address": "http://127.0.0.1:40123/callback?code=5d1e&state=9b7a",
+    "callback": "http://127.0.0.1:40123/callback", "advanced_services": "policies",
     "approval": "approval-7", "approvers": "admin", "attempt": 1, "author": "ci",
     "banner": "mode", "branch": "main", "by": "token ci", "cause": "start_failure",
     "change": "change-3", "check": "http", "client": "claude-code", "cols": 120,

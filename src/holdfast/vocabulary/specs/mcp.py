@@ -29,11 +29,18 @@ class McpSpec(msgspec.Struct, frozen=True, kw_only=True):
     supervised: bool = False
     """Whether processes that Holdfast runs may use more than the tools that only read."""
     legacy_sse: bool = False
+    aliases: bool = False
+    """Whether tools can be called by the names that other programs have for them, too."""
     tools: Literal["auto", "list", "search"] = "auto"
     """Whether the tools of other servers are listed, or have to be searched for. `auto`: listed
     while all tools fit `tools_budget`."""
     tools_budget: int = 8000
     """Tokens that all definitions together may take in `auto`."""
+
+    @property
+    def aliases_for_changes(self) -> bool:
+        """Whether the other names of tools that change files are offered."""
+        return self.aliases and self.changes_files
 
     def offer(self) -> dict[str, Any]:
         """Return what decides which tools are offered, for processes that know no specs."""
@@ -44,6 +51,8 @@ class McpSpec(msgspec.Struct, frozen=True, kw_only=True):
             "send": self.send,
             "changes_files": self.changes_files,
             "delegate": self.delegate,
+            "aliases": self.aliases,
+            "aliases_for_changes": self.aliases_for_changes,
             "tools": self.tools,
             "tools_budget": self.tools_budget,
         }

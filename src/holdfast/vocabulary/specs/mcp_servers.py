@@ -43,7 +43,11 @@ class McpServerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     max_instances: int = 5
     roots: tuple[str, ...] = ()
     """Folders that it is told it may work in."""
+    sampling: bool = False
+    """Whether it may ask the client's model."""
     headers: dict[str, str] = {}
+    auth: Literal["oauth"] | None = None
+    """Whether it is asked only with a login. None: if it asks for one."""
 
     @property
     def transport(self) -> Literal["stdio", "http", "remote"]:

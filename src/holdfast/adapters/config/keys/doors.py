@@ -214,6 +214,9 @@ MCP = Block(
         Key("send", Boolean(), "Let assistants type into services."),
         Key("delegate", Boolean(), "Let assistants hand tasks to `backends`."),
         Key("supervised", Boolean(), "Let agents that Holdfast runs change things."),
+        Key(
+            "aliases", Boolean(), "Offer start_task, read_file, git_commit … as names of our tools."
+        ),
         Key("legacy_sse", Boolean(), "Serve the old HTTP transport at /mcp/sse as well."),
         Key(
             "tools",

@@ -72,6 +72,7 @@ MCP_SERVER = Block(
         Key("url", Url(), "The address of a server that somebody else runs."),
         Key("path", Text(r"/\S*", "a path"), "It speaks HTTP at its `port`, below this path."),
         Key("headers", Headers(), "Headers of every request to it."),
+        Key("auth", Choice("oauth"), "It is asked only after `holdfast mcp login`."),
         Key("allow", ListOf(Text()), "Which of its tools are offered, with `*`."),
         Key("deny", ListOf(Text()), "Which are not; this wins."),
         Key("always", ListOf(Text()), "Which are listed also where tools are searched for."),
@@ -104,6 +105,7 @@ MCP_SERVER = Block(
             "How long it may take to answer that.",
             "10s",
         ),
+        Key("sampling", Boolean(), "It may ask the model of the client that calls."),
         Key("roots", ListOf(Text()), "Folders that it is told it may work in."),
     ],
     spec=McpServerSpec,
@@ -180,6 +182,9 @@ def _build_server(reading: Reading, name: str, values: Values) -> McpServerSpec:
             if key in values and key not in ("tags", "enabled"):
                 message = f"{key} is for a server that Holdfast runs, not for an address"
                 reading.note(values.at(key), values.path_of(key), message, "remove it, or url")
+    elif "auth" in values:
+        message = "auth is for an address, not for a server that Holdfast runs"
+        reading.note(values.at("auth"), values.path_of("auth"), message, "remove it")
     fields = {key: value for key, value in MCP_SERVER.fill(values).items() if key != "hints"}
     idle = fields.get("idle_stop")
     if idle == float("inf"):

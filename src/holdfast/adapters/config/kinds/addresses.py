@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+from holdfast.adapters.config.document import Node, Table
 from holdfast.adapters.config.kinds.blocks import MapOf
-from holdfast.adapters.config.kinds.kind import INTERPOLATED, ScalarKind, Schema
+from holdfast.adapters.config.kinds.command_lines import read_secret
+from holdfast.adapters.config.kinds.kind import INTERPOLATED, Reading, ScalarKind, Schema
 from holdfast.adapters.config.kinds.scalars import Text
 from holdfast.system.patterns import pattern
 
@@ -27,14 +30,28 @@ class Url(ScalarKind):
 
 
 class HeaderValue(Text):
-    """The value of a header. It has no line break."""
+    """The value of a header, or the file that has it. It has no line break."""
 
     is_secret = True
+
+    def read(self, node: Node, key: str, reading: Reading) -> Any:
+        if not isinstance(node, Table) or set(node.entries) != {"file"}:
+            return super().read(node, key, reading)
+        value = read_secret(node.entries["file"].node, f"{key}.file", reading)
+        try:
+            return None if value is None else self.convert(value)
+        except ValueError:
+            reading.note(node, key, "the file has several lines", "a header has one line")
+            return None
 
     def convert(self, text: str) -> str:
         if "\n" in text or "\r" in text:
             raise ValueError("a header has one line; remove the line break")
         return text
+
+    def schema(self) -> Schema:
+        file = {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]}
+        return {"anyOf": [super().schema(), file]}
 
 
 class Headers(MapOf):
