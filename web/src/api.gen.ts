@@ -615,6 +615,13 @@ export interface McpCallResult {
   bytes?: number;
   pin?: string | null;
 }
+export interface McpLoginInfo {
+  server: string;
+  address?: string | null;
+  scope?: string | null;
+  expires_at?: number | null;
+  revoked?: boolean;
+}
 export interface McpServerInfo {
   name: string;
   transport: string;
@@ -1415,6 +1422,12 @@ export interface Commands {
     permission: "view";
     effect: "reads";
   };
+  finish_mcp_login: {
+    takes: { service: string; address: string; };
+    answers: McpLoginInfo;
+    permission: "administer";
+    effect: "changes";
+  };
   follow_workflow: {
     takes: { workflow: string; follow?: boolean; };
     answers: WorkflowResult;
@@ -1586,6 +1599,18 @@ export interface Commands {
   lockdown: {
     takes: { reason: string; };
     answers: LockdownResult;
+    permission: "administer";
+    effect: "changes";
+  };
+  login_mcp_server: {
+    takes: { service: string; callback: string; };
+    answers: McpLoginInfo;
+    permission: "administer";
+    effect: "changes";
+  };
+  logout_mcp_server: {
+    takes: { service: string; };
+    answers: McpLoginInfo;
     permission: "administer";
     effect: "changes";
   };
