@@ -185,7 +185,10 @@ def test_hard_lines(stage: Stage, desk: Desk) -> None:
     stage.recorder.flush()
     first, second, third = desk.ask("search_logs", pattern="needle").hits
     assert first.text.endswith("mark needle")
-    assert second.text == "nul \0 needle \ufffd"
+    assert second.text == "nul  needle \ufffd"
+    assert (
+        desk.ask("search_logs", pattern="needle", raw=True).hits[1].text == "nul \0 needle \ufffd"
+    )
     assert "hunter2" not in third.text
     assert "[hidden]" in third.text
 
@@ -232,3 +235,54 @@ def test_a_wrong_cursor_is_said(stage: Stage, desk: Desk, cursor: str) -> None:
     """Whatever it is, nothing is searched with it."""
     with pytest.raises(UsageError):
         desk.ask("search_logs", pattern="x", cursor=cursor)
+
+
+COLOURED = [
+    b"\x1b[32mok\x1b[0m plain\n",
+    b"bu\x1b[1mil\x1b[0md failed\r\n",
+    b"10 %\r50 %\rbuild done\n",
+    b"\n",
+    b"\x1b]0;build\x07title\n",
+    b"last build\n",
+]
+
+
+def test_lines_match_as_they_are_shown(stage: Stage, desk: Desk) -> None:
+    """Without colours and control sequences, to both ends of a line; `raw` matches the bytes."""
+    stage.recorder.begin_run(1)
+    for line in COLOURED:
+        stage.say(line)
+    lines = lines_of(stage)
+    assert len(lines) == len(COLOURED)
+
+    def texts(pattern: str, **fields: Any) -> list[str]:
+        return [hit.text for hit in all_of(desk, pattern=pattern, limit=2, **fields)]
+
+    assert texts("^build") == ["build failed", "build done"]
+    assert texts("failed$") == ["build failed"]
+    assert texts("^ok plain$") == ["ok plain"]
+    assert texts("^$") == [""]
+    assert len(texts(".*")) == len(COLOURED)
+    assert [it.encode() for it in texts("build", raw=True)] == [
+        line.strip() for line in COLOURED if b"build" in line
+    ]
+    assert texts(r"\x1b\[1mil", raw=True) == [COLOURED[1].decode().strip()]
+    cursors = [decode(hit.cursor) for hit in all_of(desk, pattern="build", limit=10)]
+    assert [place.out for place in cursors] == [
+        sum(map(len, COLOURED[:number])) for number in (1, 2, 5)
+    ]
+    assert not list(Path(desk.state).glob("search-*")), "no copy stays"
+
+
+def test_coloured_lines_over_many_segments(stage: Stage, desk: Desk) -> None:
+    """Also those that the change of a segment cuts in two, and lines of any length."""
+    chance = random.Random(6)
+    stage.recorder.begin_run(1)
+    wanted = []
+    for number in range(300):
+        pad = "x" * chance.choice([0, 50, 900])
+        wanted.append(f"needle {number} {pad}|")
+        stage.say(f"\x1b[1mnee\x1b[0mdle {number} {pad}\x1b[31m|\x1b[0m\r\n".encode())
+    found = all_of(desk, pattern=r"^needle \d+ x*\|$", limit=17)
+    assert len(list(Path(stage.directory).glob("*.idx"))) > 5
+    assert [hit.text[:20] for hit in found] == [text[:20] for text in wanted]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Option("--since", "logs: only what is newer: 10m, 2h, or a time", "TIME", "when"),
         Option("--until", "logs: only what is older", "TIME", "when"),
         Option("--stream", "logs: only standard output or error", choices=("out", "err")),
+        Option("--raw", "logs: match the bytes as printed, with colours and control sequences"),
         Option("-n --limit", "at most so many; 50 by default", "N", "number"),
         Option("--cursor", "go on where an answer ended", "CURSOR"),
     ),
@@ -84,7 +85,7 @@ def _hit_line(call: Call, hit: dict[str, Any]) -> str:
 
 
 def _search_logs(call: Call, fields: dict[str, Any]) -> int:
-    for name in ("since", "until", "stream"):
+    for name in ("since", "until", "stream", "raw"):
         if name in call.options:
             fields[name] = call.options[name]
     result = call.ask("search_logs", **fields, services=call.operands[1:], max_bytes=64_000)

@@ -20,6 +20,8 @@ LONGEST_SHOWN = 400
 _BEFORE = 120
 _LONGEST_CURSOR = 8192
 _ALWAYS = ("--no-config", "--color=never", "--no-follow", "--no-mmap", "--threads=1")
+_AS_BYTES = ("--text", "--encoding=none", "--no-ignore", "--hidden")
+_CONTROLS = r"(?-u:[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f])"
 _CASES = {
     "smart": "--smart-case",
     "sensitive": "--case-sensitive",
@@ -53,9 +55,14 @@ def words_for_proof(command: Search, paths: Sequence[str]) -> list[str]:
 
 def words_for_logs(command: SearchLogs, most: int | None, paths: Sequence[str]) -> list[str]:
     """Return the arguments; `most` is the number of lines of each file that can matter."""
-    words = [*_ALWAYS, "--json", "--text", "--encoding=none", "--no-ignore", "--hidden"]
+    words = [*_ALWAYS, *_AS_BYTES, "--json", *([] if command.raw else ["--crlf"])]
     words += [*_pattern(command), *([] if most is None else [f"--max-count={most}"])]
     return [*words, "--", *paths]
+
+
+def words_for_controls(paths: Sequence[str]) -> list[str]:
+    """Return the arguments to list those of these files that are not shown byte for byte."""
+    return [*_ALWAYS, *_AS_BYTES, *_MODES["files"], f"--regexp={_CONTROLS}", "--", *paths]
 
 
 def _pattern(command: Search | SearchLogs) -> list[str]:

@@ -141,8 +141,9 @@ class SearchLogs(Command, frozen=True, kw_only=True):
     """Search in what services printed, with ripgrep, by time if wanted.
 
     Without `services`, all are searched. `since` and `until` are unix times, `until` exclusive.
-    The pattern is as in `search`. `cursor` goes on where the last answer ended; it stays valid
-    while services print more.
+    The pattern is as in `search`, and for lines as they are shown, without colours and control
+    sequences; with `raw`, for their bytes. `cursor` goes on where the last answer ended; it stays
+    valid while services print more.
     """
 
     name = "search_logs"
@@ -158,6 +159,7 @@ class SearchLogs(Command, frozen=True, kw_only=True):
     until: float | None = None
     stream: Literal["out", "err"] | None = None
     literal: bool = False
+    raw: bool = False
     case: Case = "smart"
     limit: int = 50
     max_bytes: int = DEFAULT_BYTES

@@ -1,7 +1,8 @@
 """Handler of the command that searches in what services printed.
 
-Ripgrep reads the files of the log; the index tells when each line was printed, and in which order
-the lines of both streams came.
+Ripgrep reads the files of the log, or copies of them as they are shown where they have control
+sequences; the index tells when each line was printed, and in which order the lines of both streams
+came.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import os
 import tempfile
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import msgspec
 
-from holdfast.adapters.search import log_files
+from holdfast.adapters.search import log_files, shown_log
 from holdfast.adapters.search.events import EventReader, RipgrepEvent
 from holdfast.adapters.search.log_files import SearchRange, Torn
 from holdfast.app.context import Context
@@ -22,6 +24,7 @@ from holdfast.app.handlers.search.files import window_text
 from holdfast.app.registry import handles
 from holdfast.logbook import cursors
 from holdfast.logbook.entries import STREAMS
+from holdfast.logbook.plain_text import shown
 from holdfast.logbook.reader import Reader
 from holdfast.logbook.segment_view import Origin, SegmentView
 from holdfast.rules import search as rules
@@ -32,7 +35,8 @@ from holdfast.secrets.private_keys import Span
 from holdfast.secrets.redaction import redact, redactor, shorten_masks
 from holdfast.vocabulary.search import LogHit, LogSearchResult, SearchLogs
 
-_MOST_FILES = 200
+_MOST_FILES = 16
+"""At once. As many copies may be made."""
 _WINDOW = 2 * rules.LONGEST_SHOWN
 _HIT_OVERHEAD = 40
 _PIECE_BYTES = 1 << 20
@@ -113,31 +117,76 @@ async def _search_one(
     torn: list[Torn] = await context.in_thread(log_files.torn_lines, parts)
     mended = await _search_torn(context, command, torn) if torn else []
     for batch, most in _batches(parts, answer.wanted + (2 if torn else 0)):
-        collector = _LogCollector(batch, answer.wanted, torn)
-        words = rules.words_for_logs(command, most, [part.path for part in batch])
-        ended = await context.workspace.ripgrep.run(words, context.logs, collector.take)
-        found = collector.segments(mended)
-        told = await context.in_thread(_outside_keys, context.logs, name, found)
-        has_keys = told != found
-        if has_keys or (collector.has_hidden and most is not None):
-            # Lines that are left out have taken the place of others.
-            keys = await context.in_thread(_keys_in, context.logs, name, batch) if has_keys else {}
-            collector = _LogCollector(batch, answer.wanted, torn, keys)
-            words = rules.words_for_logs(command, None, [part.path for part in batch])
-            ended = await context.workspace.ripgrep.run(words, context.logs, collector.take)
-            found = collector.segments(mended)
-            told = await context.in_thread(_outside_keys, context.logs, name, found)
-        answer.notes += ended.notes()
-        answer.is_timeout = ended.is_timeout
-        found = told
-        answer.add(await context.in_thread(_placed, context.logs, name, found))
+        async with _shown(context, command, batch) as copies:
+            await _search_batch(context, command, name, batch, most, copies, torn, mended, answer)
         if answer.is_full or answer.is_timeout:
             return
 
 
+async def _search_batch(
+    context: Context,
+    command: SearchLogs,
+    name: str,
+    batch: list[SearchRange],
+    most: int | None,
+    copies: Mapping[str, str],
+    torn: Sequence[Torn],
+    mended: Sequence[_Found],
+    answer: _Answer,
+) -> None:
+    paths = [copies.get(part.path, part.path) for part in batch]
+    collector = _LogCollector(batch, answer.wanted, torn, copies)
+    words = rules.words_for_logs(command, most, paths)
+    ended = await context.workspace.ripgrep.run(words, context.logs, collector.take)
+    found = collector.segments(mended)
+    told = await context.in_thread(_outside_keys, context.logs, name, found)
+    has_keys = told != found
+    if has_keys or (collector.has_hidden and most is not None):
+        # Lines that are left out have taken the place of others.
+        keys = await context.in_thread(_keys_in, context.logs, name, batch) if has_keys else {}
+        collector = _LogCollector(batch, answer.wanted, torn, copies, keys)
+        words = rules.words_for_logs(command, None, paths)
+        ended = await context.workspace.ripgrep.run(words, context.logs, collector.take)
+        found = collector.segments(mended)
+        told = await context.in_thread(_outside_keys, context.logs, name, found)
+    answer.notes += ended.notes()
+    answer.is_timeout = ended.is_timeout
+    answer.add(await context.in_thread(_placed, context.logs, name, told))
+
+
+@asynccontextmanager
+async def _shown(
+    context: Context, command: SearchLogs, batch: Sequence[SearchRange]
+) -> AsyncIterator[dict[str, str]]:
+    """Copies of those files that are shown otherwise than they were printed."""
+    copies: dict[str, str] = {}
+    if command.raw:
+        yield copies
+        return
+    listed: list[bytes] = []
+
+    def take(data: bytes) -> bool:
+        listed.append(data)
+        return False
+
+    words = rules.words_for_controls([part.path for part in batch])
+    await context.workspace.ripgrep.run(words, context.logs, take)
+    try:
+        for name in b"".join(listed).split(b"\0")[:-1]:
+            path = os.fsdecode(name)
+            copy = await context.in_thread(shown_log.write_copy, path, context.state)
+            if copy is not None:
+                copies[path] = copy
+        yield copies
+    finally:
+        for copy in copies.values():
+            await context.in_thread(os.unlink, copy)
+
+
 async def _search_torn(context: Context, command: SearchLogs, torn: Sequence[Torn]) -> list[_Found]:
     """Return those of the lines across two segments that match as a whole."""
-    path: str = await context.in_thread(_write_torn, context.state, torn)
+    lines = [line.text if command.raw else shown(line.text) for line in torn]
+    path: str = await context.in_thread(_write_torn, context.state, lines)
     found: list[_Found] = []
     reader = EventReader()
 
@@ -155,11 +204,11 @@ async def _search_torn(context: Context, command: SearchLogs, torn: Sequence[Tor
     return found
 
 
-def _write_torn(state: str, torn: Sequence[Torn]) -> str:
+def _write_torn(state: str, lines: Sequence[bytes]) -> str:
     os.makedirs(state, mode=0o700, exist_ok=True)
     descriptor, path = tempfile.mkstemp(prefix="search-", dir=state)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(b"\n".join(line.text for line in torn))
+        file.write(b"\n".join(lines))
     return path
 
 
@@ -183,8 +232,10 @@ class _LogCollector:
         parts: Sequence[SearchRange],
         most: int,
         torn: Sequence[Torn],
+        copies: Mapping[str, str],
         keys: Mapping[str, Sequence[Span]] | None = None,
     ) -> None:
+        self._originals = {copy: path for path, copy in copies.items()}
         self._keys = keys or {}
         """Where private keys stand in each file, if that was looked up."""
         self._parts = {part.path: part for part in parts}
@@ -200,6 +251,11 @@ class _LogCollector:
 
     def take(self, data: bytes) -> bool:
         for event in self._reader.feed(data):
+            if (path := self._originals.get(event.path)) is not None:
+                if shown_log.is_filler(event.data):
+                    self.has_hidden = True
+                    continue
+                event = event._replace(path=path)
             part = self._parts.get(event.path)
             if part is None:
                 continue
@@ -346,8 +402,8 @@ def is_about_hidden(event: RipgrepEvent) -> bool:
 def _hit(
     service: str, part: SearchRange, event: RipgrepEvent, origin: Origin, around: str | None
 ) -> LogHit:
-    shown = rules.shown_line(redactor().mask(event.data), event.start or 0)
-    text, is_cut = shown.text, shown.is_cut or not event.is_whole
+    line = rules.shown_line(redactor().mask(event.data), event.start or 0)
+    text, is_cut = line.text, line.is_cut or not event.is_whole
     return LogHit(
         service=service,
         time=origin.time,
@@ -370,5 +426,5 @@ def _around(
     first = max(0, event.start - rules.LONGEST_SHOWN // 3)
     place = event.offset + first
     data = view.read(STREAMS.index(part.stream), place, _WINDOW)
-    shown = _mask_behind(state_in_segment(reader, view, part.stream, place), data)
-    return window_text(data, event, first, shown)
+    masked = _mask_behind(state_in_segment(reader, view, part.stream, place), data)
+    return window_text(data, event, first, masked)

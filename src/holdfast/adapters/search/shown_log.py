@@ -1,0 +1,74 @@
+"""A copy of a log's file as it is shown, without control sequences, for ripgrep to read. Blocking.
+
+Each line of the copy begins at the same offset as in the file, so a match needs no translation.
+Behind a line stands a filler as long as what was removed: one carriage return, or a line of zero
+bytes. A shown line has no zero byte, so a filler is never taken for output.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import BinaryIO
+
+from holdfast.logbook.plain_text import is_shown_whole, shown
+
+LONGEST_LINE = 64 * 1024
+"""A longer line is copied as it is."""
+_PIECE_BYTES = 64 * 1024
+
+
+def write_copy(path: str, folder: str) -> str | None:
+    """Return the path of the copy of a file; None if the file is gone."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    try:
+        source = open(path, "rb")  # noqa: SIM115
+    except FileNotFoundError:
+        return None
+    with source:
+        descriptor, copy = tempfile.mkstemp(prefix="search-", dir=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as target:
+                _copy(source, target)
+        except BaseException:
+            os.unlink(copy)
+            raise
+    return copy
+
+
+def is_filler(line: bytes) -> bool:
+    """Return whether a line of a copy only stands for removed bytes."""
+    return line.startswith(b"\0")
+
+
+def _copy(source: BinaryIO, target: BinaryIO) -> None:
+    rest, is_long = b"", False
+    while piece := source.read(_PIECE_BYTES):
+        data = rest + piece
+        end = data.rfind(b"\n") + 1
+        if is_long:
+            # The line that is copied as it is ends here, or goes on.
+            first = data.find(b"\n") + 1 or len(data)
+            target.write(data[:first])
+            is_long, data, end = not data.endswith(b"\n", 0, first), data[first:], end - first
+        if end > 0:
+            target.write(aligned(data[:end]))
+            data = data[end:]
+        if len(data) > LONGEST_LINE:
+            target.write(data)
+            is_long, data = True, b""
+        rest = data
+    target.write(shown(rest))
+
+
+def aligned(lines: bytes) -> bytes:
+    """Return whole lines as they are shown, each at the offset where it was."""
+    if is_shown_whole(lines):
+        return lines
+    found = []
+    for line in lines[:-1].split(b"\n"):
+        text = line if len(line) > LONGEST_LINE else shown(line + b"\n")[:-1]
+        removed = len(line) - len(text)
+        filler = b"" if not removed else b"\r" if removed == 1 else b"\n" + b"\0" * (removed - 1)
+        found.append(text + filler)
+    return b"\n".join([*found, b""])
