@@ -71,11 +71,16 @@ def test_the_first_call_is_announced_once(hold: Hold) -> None:
     assert hold.ask("list_sessions")["sessions"][0]["first_call"] is None
     claude.ask("status", call="list_services #1")
     claude.ask("status", call="logs #2")
+
+    def announced() -> list[dict[str, Any]]:
+        events = hold.ask("events", limit=1000)["events"]
+        return [one["data"] for one in events if one["kind"] == "session:called"]
+
+    wait_for(announced, what="the event")
     hold.kill_supervisor()
     claude.ask("status", call="logs #3")
     assert hold.ask("list_sessions")["sessions"][0]["first_call"] == "list_services #1"
-    events = hold.ask("events", limit=1000)["events"]
-    (told,) = [one["data"] for one in events if one["kind"] == "session:called"]
+    (told,) = announced()
     assert told == {"session": claude.session, "client": "claude", "call": "list_services #1"}
 
 

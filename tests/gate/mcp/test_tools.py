@@ -84,7 +84,8 @@ def test_what_is_offered_is_narrowed() -> None:
 def test_what_can_be_brought_back_is_not_called_destructive() -> None:
     """A client asks its user before destructive tools: these hints are honest."""
     hints = {tool.name: tool.described()["annotations"].get("destructiveHint") for tool in TABLE}
-    assert {name for name, hint in hints.items() if hint} == {"run", "send", "git_change"}
+    destructive = {name for name, hint in hints.items() if hint}
+    assert destructive == {"run", "send", "delegate", "git_change"}
     assert {name for name, hint in hints.items() if hint is False} == {"control", "edit", "write"}
 
 
