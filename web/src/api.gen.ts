@@ -1831,7 +1831,7 @@ export interface Commands {
     effect: "reads";
   };
   search_logs: {
-    takes: { pattern: string; services?: string[]; since?: number | null; until?: number | null; stream?: "err" | "out" | null; literal?: boolean; case?: "ignore" | "sensitive" | "smart"; limit?: number; max_bytes?: number; cursor?: string | null; };
+    takes: { pattern: string; services?: string[]; since?: number | null; until?: number | null; stream?: "err" | "out" | null; literal?: boolean; raw?: boolean; case?: "ignore" | "sensitive" | "smart"; limit?: number; max_bytes?: number; cursor?: string | null; };
     answers: LogSearchResult;
     permission: "view";
     effect: "reads";
