@@ -304,7 +304,7 @@ class Supervisor:
         """Build the queue of jobs. Its file is opened when it is there, or when a job is added."""
         self._jobs = JobQueue(
             self._link,
-            SqliteJobStore(os.path.join(self._state, "jobs.db")),
+            SqliteJobStore(os.path.join(self._state, "jobs.db"), self._clock.steady),
             self._loop,
             self._clock,
             event=self._store.event,

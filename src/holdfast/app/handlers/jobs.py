@@ -70,7 +70,7 @@ async def add_job(context: Context, command: AddJob, actor: Actor) -> AddedJob:
         priority = PRIORITY if template is None else template.priority
     if command.repeat is not None or command.every is not None:
         return await _add_repeat(context, command, request, priority)
-    now = context.jobs.clock.time()
+    now = context.jobs.clock.steady()
     job, is_new = await context.jobs.add(
         NewJob(
             request=request,

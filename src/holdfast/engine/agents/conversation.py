@@ -231,7 +231,7 @@ class Conversation:
         )
         self._task = asyncio.get_running_loop().create_task(self._live())
         if self.record.next_start_at is not None:
-            wait = self.record.next_start_at - self._parts.environment.clock.time()
+            wait = self.record.next_start_at - self._parts.environment.clock.steady()
             self._set_timer("start", max(0.0, wait), self._start_again)
         if self.is_working:
             self._watch_turn()
@@ -541,7 +541,7 @@ class Conversation:
             data["reason"] = self._interrupted
         self._interrupted = None
         if record.turn_began is not None:
-            now = self._parts.environment.clock.time()
+            now = self._parts.environment.clock.steady()
             seconds = max(0.0, round((at or now) - record.turn_began, 3))
             record.totals.seconds += seconds
             record.totals.turns += 1
@@ -593,7 +593,7 @@ class Conversation:
             tool=tool,
             title=str(data.get("title") or ""),
             input=redact_fields(given),
-            asked_at=round(self._parts.environment.clock.time(), 3),
+            asked_at=round(self._parts.environment.clock.steady(), 3),
         )
         record.pending = [*(p for p in record.pending if p.request != request), pending]
         data["approval"] = pending.approval
@@ -634,7 +634,7 @@ class Conversation:
         standing = StandingApproval(info, partial(self._on_decided, pending.request))
         self._parts.approvals.post(standing, is_quiet=is_quiet)
         if until is not None:
-            wait = max(0.0, until - self._parts.environment.clock.time())
+            wait = max(0.0, until - self._parts.environment.clock.steady())
             expire = partial(self._expire, standing)
             self._set_timer(f"approval {pending.request}", wait, expire)
 
@@ -755,7 +755,7 @@ class Conversation:
         )
         sentence, fix = verdict.sentence, verdict.fix
         if step == "restart":
-            record.next_start_at = self._parts.environment.clock.time() + delay
+            record.next_start_at = self._parts.environment.clock.steady() + delay
             self._set_timer("start", delay, self._start_again)
             self._be("backoff", verdict.failure, sentence, fix)
         elif step == "suppress":
@@ -803,7 +803,7 @@ class Conversation:
             return
         text = record.queue.pop(0)
         record.turn += 1
-        record.turn_began = self._parts.environment.clock.time()
+        record.turn_began = self._parts.environment.clock.steady()
         record.answer = ""
         self._add(AgentWord(Kind.TURN_STARTED, {"turn": record.turn, "text": text}))
         spec, _, _ = self._ask_spec()
@@ -879,7 +879,7 @@ class Conversation:
         budget = spec.budget.seconds
         if budget is not None and self.record.turn_began is not None:
             used = self.record.totals.seconds
-            since = self._parts.environment.clock.time() - self.record.turn_began
+            since = self._parts.environment.clock.steady() - self.record.turn_began
             left = max(0.0, budget - used - since)
             why = f"its budget is used up: it has worked {budget:.0f} seconds"
             self._set_timer("budget", left, partial(self.put, Interrupted(why, "limit")))

@@ -322,7 +322,7 @@ class JobQueue:
                 counts = await self.store.counts()
                 if counts["waiting"] or counts["delayed"]:
                     self.waits_for = words
-                    self._wake_at(self.clock.time() + BUSY_SECONDS)
+                    self._wake_at(self.clock.steady() + BUSY_SECONDS)
                 return
             free, most = self._free()
             claimed: list[StoredJob] = []
@@ -363,7 +363,7 @@ class JobQueue:
         while starts and starts[0] <= now - rate.per:
             starts.popleft()
         if len(starts) >= rate.max:
-            self._wake_at(self.clock.time() + starts[0] + rate.per - now)
+            self._wake_at(self.clock.steady() + starts[0] + rate.per - now)
         return max(0, rate.max - len(starts))
 
     def _note_start(self, template: str) -> None:
@@ -372,7 +372,7 @@ class JobQueue:
                 self._starts[name].append(self.clock.monotonic())
 
     def _wake_at(self, moment: float) -> None:
-        at = self._loop.time() + max(0.005, moment - self.clock.time())
+        at = self._loop.time() + max(0.005, moment - self.clock.steady())
         if self._timer is not None:
             if not self._timer.cancelled() and self._loop.time() < self._timer.when() <= at:
                 return
@@ -423,7 +423,7 @@ class JobQueue:
         job = attempt.job
         timeout = job.request.timeout or spec.timeout
         if timeout is not None and job.started_at is not None:
-            left = job.started_at + timeout - self.clock.time()
+            left = job.started_at + timeout - self.clock.steady()
             attempt.end_after(left, timeout_reason(timeout))
         if attempt.is_cancelled or job.is_cancel_asked or job.id in self._cancels:
             attempt.is_cancelled = True
@@ -457,7 +457,7 @@ class JobQueue:
                 done = await self._until_written(lambda: store.fail(job.id, token, ending, None))
             case _:
                 delay = backoff_seconds(job.request.backoff, job.attempts)
-                at = self.clock.time() + delay
+                at = self.clock.steady() + delay
                 done = await self._until_written(lambda: store.fail(job.id, token, ending, at))
                 data = {"retry_in": delay}
         self._link.forget([attempt.run_id])

@@ -68,13 +68,23 @@ CallLater = Callable[[float, Callable[[], None]], PendingCall]
 
 
 class Clock:
-    """Monotonic time for durations, wall time for people."""
+    """Monotonic time for durations, wall time for people, and steady time for moments that are
+    stored and waited for."""
+
+    def __init__(self) -> None:
+        self._began, self._began_mono = self.time(), self.monotonic()
 
     def monotonic(self) -> float:
         return time.monotonic()
 
     def time(self) -> float:
         return time.time()
+
+    def steady(self) -> float:
+        """The wall time as it would be if nobody had set the clock in this supervisor's life. A set
+        clock changes no delay and no timeout, and a stored moment still means something to the next
+        supervisor."""
+        return self._began + (self.monotonic() - self._began_mono)
 
 
 class Admission(Protocol):
