@@ -54,7 +54,7 @@ def test_a_chat_is_a_conversation(hold: AgentHold) -> None:
 
 def test_a_session_is_stopped_resumed_and_forgotten(hold: AgentHold) -> None:
     """The verbs of a session's life, and its transcript as text."""
-    hold.cli("agent", "start", "claude", "--new", "--name", "other")
+    hold.cli("agent", "start", "claude", "--another", "--name", "other")
     hold.cli("agent", "prompt", "other", "say something", "--follow")
     assert "third: forked" in hold.cli("agent", "fork", "other", "--name", "third").stdout
     hold.cli("agent", "stop", "other")

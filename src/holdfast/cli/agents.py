@@ -32,7 +32,7 @@ _LEAVE = ("/quit", "/exit")
         Option("--dir", "with start: work in this folder", "DIR"),
         Option("--name", "with start, fork: the name of its service", "NAME"),
         Option("--resume", "with start: go on with this session", "SESSION"),
-        Option("--new", "with start: a further session, although one is there"),
+        Option("--another", "with start: a further session, although one is there"),
         Option("--worktree", "with start: work in a git worktree of its own"),
         Option("--markdown", "with transcript: as a text for people"),
         Option("--after", "with transcript: only events after this number", "N", "number"),
@@ -143,9 +143,9 @@ def start(call: Call) -> int:
         fields["working_dir"] = call.path(call.options["dir"])
     if "name" in call.options:
         fields["service"] = call.options["name"]
-    for option in ("new", "worktree"):
+    for option, field in (("another", "new"), ("worktree", "worktree")):
         if call.options.get(option):
-            fields[option] = True
+            fields[field] = True
     return _tell(call, call.ask("start_or_attach", **fields))
 
 

@@ -155,10 +155,18 @@ def test_every_command_for_people_has_a_verb() -> None:
     # `logs` reads the files itself; the gate alone is granted the reading of them. A session is
     # held and renewed by the program whose it is. Preferences are what the dashboard remembers. A
     # person waits for an approval, and takes the request back by Ctrl-C. `mcp config` tells what
-    # `assistant_setups` does, also where nothing runs.
+    # `assistant_setups` does, also where nothing runs. Assistants delegate; people
+    # start an agent and prompt it.
     not_typed = {"hello", "logs", "open_output", "hold_session", "renew_session"}
     assert for_people - asked == not_typed | {
-        *("preferences", "set_preferences", "get_approval", "withdraw", "assistant_setups"),
+        *(
+            "preferences",
+            "set_preferences",
+            "get_approval",
+            "withdraw",
+            "assistant_setups",
+            "delegate",
+        ),
     }
 
 

@@ -49,6 +49,15 @@ def test_a_person_uses_it_at_a_terminal(counter: GatewayHold) -> None:
     assert 'did you mean "counter__add"?' in wrong.stderr
 
 
+def test_another_service_is_no_server(counter: GatewayHold) -> None:
+    """What is about one MCP server says so of a service that is none."""
+    counter.cli("run", "--name", "plain", "--", "sleep", "300")
+    for command in ("approve_mcp_tools", "logout_mcp_server"):
+        with pytest.raises(HoldfastError, match="plain is no MCP server"):
+            counter.ask(command, service="plain")
+    counter.cli("rm", "plain")
+
+
 def test_wrong_arguments_are_not_sent(counter: GatewayHold) -> None:
     """What does not fit the schema is refused with the signature; what is clear is put right."""
     before = counter.lines()

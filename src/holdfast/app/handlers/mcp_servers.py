@@ -109,7 +109,7 @@ async def call_mcp_tool(context: Context, command: CallMcpTool, actor: Actor) ->
 
 @handles(ApproveMcpTools)
 def approve_mcp_tools(context: Context, command: ApproveMcpTools) -> ApprovedTools:
-    (server,) = _names(context, [command.service])
+    server = _server(context, command.service)
     approved = context.mcp_inbox.approve(server, command.tools)
     held = context.mcp_servers.registry.catalogue(server).held
     return ApprovedTools(server=server, approved=approved, held=list(held))
@@ -157,9 +157,17 @@ async def logout_mcp_server(context: Context, command: LogoutMcpServer) -> McpLo
     return McpLoginInfo(server=server.name, revoked=is_revoked)
 
 
+def _server(context: Context, name: str) -> str:
+    """Return the server of this name; raises an error for any other service."""
+    found = _names(context, [name])
+    if not found:
+        raise UsageError(f"{name[:100]} is no MCP server", "`holdfast mcp servers` lists them")
+    return found[0]
+
+
 def _remote(context: Context, name: str) -> McpServerSpec:
-    spec = context.mcp_servers.registry.specs.get(_names(context, [name])[0])
-    if spec is None or spec.url is None:
+    spec = context.mcp_servers.registry.specs[_server(context, name)]
+    if spec.url is None:
         raise UsageError(f"{name} has no address, so nobody logs in there", "see mcp_servers: url")
     return spec
 
