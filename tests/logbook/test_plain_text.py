@@ -20,6 +20,7 @@ CASES = [
     ("grün \u2713".encode(), "grün \u2713"),
     (b"bad \xff\xfe", "bad \ufffd\ufffd"),
     (b"\x1b\x1b[mx", "x"),
+    (b"bell\x07\x1b[31mred\x08\xc2\x9b0m", "bellred"),
 ]
 
 

@@ -18,11 +18,13 @@ LONGEST_SEQUENCE = 4096
 _CONTROLS = bytes([*range(0x09), *range(0x0B, 0x20), 0x7F])
 # Sequences that move a cursor or set a colour, strings for the terminal, other escapes, and single
 # control characters. Those of one byte above 0x7f are two bytes in UTF-8.
+# The set of first bytes stands alone before all else: it makes the search quick.
 _HIDDEN = pattern(
-    rb"(?:\x1b\[|\xc2\x9b)[0-?]*[ -/]*[@-~]?"
-    rb"|(?:\x1b[\]PX^_]|\xc2[\x90\x98\x9d-\x9f])(?:[^\x07\x1b\n\xc2]|\xc2(?!\x9c))*"
+    rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xc2](?:"
+    rb"(?:(?<=\x1b)\[|(?<=\xc2)\x9b)[0-?]*[ -/]*[@-~]?"
+    rb"|(?:(?<=\x1b)[\]PX^_]|(?<=\xc2)[\x90\x98\x9d-\x9f])(?:[^\x07\x1b\n\xc2]|\xc2(?!\x9c))*"
     rb"(?:\x07|\x1b\\|\xc2\x9c)?"
-    rb"|\x1b[ -/]*[0-~]?|\xc2[\x80-\x9f]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+"
+    rb"|(?<=\x1b)[ -/]*[0-~]?|(?<=\xc2)[\x80-\x9f]|(?<=[^\x1b\xc2]))"
 )
 
 _COLOUR = pattern(rb"\x1b\[[0-9;:]*m")

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from holdfast.logbook.plain_text import is_shown_whole, shown
 
 LONGEST_LINE = 64 * 1024
-"""A longer line is copied as it is."""
+"""A longer line may be copied as it is."""
 _PIECE_BYTES = 64 * 1024
 
 
@@ -65,10 +65,11 @@ def aligned(lines: bytes) -> bytes:
     """Return whole lines as they are shown, each at the offset where it was."""
     if is_shown_whole(lines):
         return lines
-    found = []
-    for line in lines[:-1].split(b"\n"):
-        text = line if len(line) > LONGEST_LINE else shown(line + b"\n")[:-1]
-        removed = len(line) - len(text)
-        filler = b"" if not removed else b"\r" if removed == 1 else b"\n" + b"\0" * (removed - 1)
-        found.append(text + filler)
-    return b"\n".join([*found, b""])
+    pairs = zip(lines[:-1].split(b"\n"), shown(lines)[:-1].split(b"\n"), strict=True)
+    return b"\n".join([*(text + _filler(len(line) - len(text)) for line, text in pairs), b""])
+
+
+def _filler(removed: int) -> bytes:
+    if removed < 2:
+        return b"\r" * removed
+    return b"\n" + b"\0" * (removed - 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ from holdfast.adapters.search.log_files import SearchRange, Torn
 from holdfast.app.context import Context
 from holdfast.app.handlers.search.files import window_text
 from holdfast.app.registry import handles
+from holdfast.engine.search import SECONDS, SearchEnd
 from holdfast.logbook import cursors
 from holdfast.logbook.entries import STREAMS
 from holdfast.logbook.plain_text import shown
@@ -85,6 +87,13 @@ class _Answer:
         self.notes: list[str] = []
         self._limit = command.limit
         self._left = command.max_bytes
+        self._begun = time.monotonic()
+
+    def look_at_clock(self) -> None:
+        """Note that the time is used up, of all programs and copies together."""
+        if not self.is_full and not self.is_timeout and time.monotonic() - self._begun > SECONDS:
+            self.is_timeout = True
+            self.notes += SearchEnd(is_timeout=True, unreadable=0).notes()
 
     @property
     def wanted(self) -> int:
@@ -119,6 +128,7 @@ async def _search_one(
     for batch, most in _batches(parts, answer.wanted + (2 if torn else 0)):
         async with _shown(context, command, batch) as copies:
             await _search_batch(context, command, name, batch, most, copies, torn, mended, answer)
+        answer.look_at_clock()
         if answer.is_full or answer.is_timeout:
             return
 
