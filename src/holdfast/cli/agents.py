@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-BACKEND_HEADS = ("BACKEND", "KIND", "MODE", "MODEL")
+BACKEND_HEADS = ("BACKEND", "KIND", "MODE", "MODEL", "HEALTH")
 SESSION_HEADS = ("SESSION", "BACKEND", "STATE", "CONDITION", "TURNS", "TOKENS", "FOLDER", "PROBLEM")
-DOCTOR_HEADS = ("BACKEND", "VERSION", "LOGIN", "CAN", "PROBLEM", "CURE")
+DOCTOR_HEADS = ("BACKEND", "VERSION", "LOGIN", "HEALTH", "MODELS", "CAN", "PROBLEM", "CURE")
 QUIET = ("usage", "session.bound", "run.started", "turn.started", "thought.delta", "raw", "plan")
 """Events that are not shown to a person who follows; `transcript` has them."""
 _MISSING = "-"
@@ -79,7 +79,13 @@ def ls(call: Call) -> int:
         call.say("no backends are configured; `backends:` in holdfast.yaml names them")
         return 0
     rows = [
-        (one["name"], one["kind"], one["mode"], one["model"] or _MISSING)
+        (
+            one["name"],
+            one["kind"],
+            one["mode"],
+            one["model"] or _MISSING,
+            one["health"] or _MISSING,
+        )
         for one in found["backends"]
     ]
     call.say_table(BACKEND_HEADS, rows)
@@ -122,6 +128,8 @@ def doctor(call: Call) -> int:
             one["name"],
             one["version"] or _MISSING,
             one["login"],
+            one["health"] or _MISSING,
+            ", ".join(one["models"]) or _MISSING,
             ", ".join(one["capabilities"]) or _MISSING,
             one["sentence"] or _MISSING,
             one["fix"] or _MISSING,

@@ -97,6 +97,10 @@ class BackendInfo(Result, frozen=True, kw_only=True):
     sentence: str | None = None
     fix: str | None = None
     """The command that mends it."""
+    health: str | None = None
+    """Of a model server: none, reachable, models or answers."""
+    models: list[str] = []
+    """Those that a model server has."""
     sessions: list[str] = []
     """The sessions of it that are there."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -60,10 +61,20 @@ RECORDED: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 """One turn of each dialect, as the programs print it."""
 KINDS = tuple(BUILT_IN)
+SERVERS = ("ollama", "lm_studio", "openai")
+"""Kinds whose dialect is that of our own bridge."""
+BRIDGED: list[dict[str, Any]] = [
+    {"kind": "session.bound", "provider_id": "id-1", "model": "m"},
+    {"kind": "thought.delta", "text": "hm"},
+    {"kind": "text.delta", "text": "hi"},
+    {"kind": "approval.requested", "request": "r1", "input": {"command": "ls"}},
+    {"kind": "usage", "input_tokens": 1, "output_tokens": 2},
+    {"kind": "turn.finished", "reason": "done"},
+]
 
 
 def stream_of(kind: str) -> list[dict[str, Any]]:
-    return RECORDED.get(kind) or RECORDED["acp"]
+    return BRIDGED if kind in SERVERS else RECORDED.get(kind) or RECORDED["acp"]
 
 
 def launch(kind: str, **facts: Any) -> Launch:
@@ -175,6 +186,9 @@ def test_what_is_said_is_one_line_each(kind: str) -> None:
         dialect.say(Decide("5", False, "no")),
         dialect.say(Decide("r1", True, "")),
     ]
+    if kind in SERVERS:
+        assert said[3:] == [b"", b""], "a model server asks for no permission"
+        del said[3:]
     for data in said:
         assert data.endswith(b"\n")
         for line in data.splitlines():
@@ -188,8 +202,8 @@ def test_a_plan_names_the_conversation_and_no_secret(kind: str) -> None:
     adapter = adapter_for(kind)
     for facts in ({}, {"provider_id": "id-1"}, {"provider_id": "id-1", "is_fork": True}):
         plan = adapter.plan(launch(kind, mcp=("holdfast", "mcp"), **facts))
-        assert plan.argv[0] == "/bin/agent"
-        assert "a-key" not in plan.argv
+        assert plan.argv[0] == (sys.executable if kind in SERVERS else "/bin/agent")
+        assert not any("a-key" in word for word in plan.argv)
     if kind == "claude":
         assert plan.argv[plan.argv.index("--resume") + 1] == "id-1"
         assert "--fork-session" in plan.argv
@@ -209,6 +223,8 @@ def test_a_plan_names_the_conversation_and_no_secret(kind: str) -> None:
         ("gemini", 55, "", FailureClass.NEEDS_TRUST),
         ("gemini", 1, "fetch failed: getaddrinfo ENOTFOUND", FailureClass.UPSTREAM_UNREACHABLE),
         ("opencode", 1, "429 Too Many Requests", FailureClass.RATE_LIMITED),
+        ("ollama", 1, "Traceback: 429", FailureClass.CRASHED),
+        ("openai", 1, "conversation not found: x", FailureClass.LOST_CONVERSATION),
         ("acp", 127, "sh: my-agent: not found", FailureClass.NOT_INSTALLED),
     ],
 )

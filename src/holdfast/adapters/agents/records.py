@@ -170,6 +170,10 @@ class AgentStore:
         whole = data[: data.rfind(b"\n") + 1]
         return list(_events_in(whole)), place + len(whole)
 
+    def transcript(self, session: str) -> str:
+        """Return the path of a session's transcript."""
+        return os.path.join(self._folder(session), _TRANSCRIPT)
+
     def remove(self, session: str) -> None:
         shutil.rmtree(self._folder(session), ignore_errors=True)
 

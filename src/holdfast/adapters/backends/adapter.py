@@ -10,7 +10,7 @@ to by a small program that `plan` names, so that its conversation, too, outlives
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -36,6 +36,10 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong, if anything."""
     fix: str = ""
     """A command that mends it."""
+    health: str | None = None
+    """Of a model server: none, reachable, models (the wanted one is there) or answers."""
+    models: tuple[str, ...] = ()
+    """Those that a model server has."""
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +57,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """The command of Holdfast's MCP server for this agent. Empty: it gets none."""
     program: str | None = None
     """The path of the program, where it was found."""
+    history: str = ""
+    """The path of the transcript of the conversation to go on with."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,3 +179,11 @@ class Adapter(Protocol):
 
     def judge(self, ended: Ended) -> Verdict:
         """Say why a run ended that nobody stopped."""
+
+
+@runtime_checkable
+class ModelServer(Protocol):
+    """What the adapter of a model server has besides: it is asked anew each time."""
+
+    def check(self, spec: BackendSpec) -> Plan:
+        """Say how the server is asked for its health; the answer is named `check`."""

@@ -20,6 +20,9 @@ BUILT_IN = {
     "gemini": "acp",
     "opencode": "acp",
     "acp": "acp",
+    "ollama": "model_servers",
+    "lm_studio": "model_servers",
+    "openai": "model_servers",
 }
 """The module of this package for each kind of ours."""
 

@@ -72,6 +72,8 @@ def _described(context: Context, name: str) -> BackendInfo:
         failure=found.failure.value if found and found.failure else None,
         sentence=redact(found.sentence) if found and found.sentence else None,
         fix=found.fix if found and found.fix else None,
+        health=found.health if found else None,
+        models=list(found.models) if found else [],
         sessions=[
             conversation.record.session
             for conversation in context.agents.all.values()

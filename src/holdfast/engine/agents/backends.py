@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 
-from holdfast.adapters.backends.adapter import Adapter, Answer, Installed
+from holdfast.adapters.backends.adapter import Adapter, Answer, Installed, ModelServer
 from holdfast.adapters.backends.registry import adapter_for
 from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.tasks import Task, Tasks
@@ -68,6 +68,12 @@ class Backends:
         """Look what is installed, what it can do and whether it is logged in."""
         spec = self.get(name)
         adapter, program = adapter_for(spec.kind), self.program_of(spec)
+        if isinstance(adapter, ModelServer):
+            check = adapter.check(spec)
+            answer = await self._run(spec, check.argv, check.env)
+            installed = adapter.understand(spec, check.argv[0], {"check": answer})
+            self._found[name] = (spec, installed)
+            return installed
         if program is None:
             missing = self._missing(spec, adapter)
             self._found[name] = (spec, missing)
@@ -94,12 +100,15 @@ class Backends:
         )
 
     async def _ask(self, spec: BackendSpec, program: str, words: tuple[str, ...]) -> Answer:
+        return await self._run(spec, (program, *spec.command[1:], *words), {})
+
+    async def _run(self, spec: BackendSpec, argv: tuple[str, ...], env: dict[str, str]) -> Answer:
         task = Task(
             name="backend-probe",
-            argv=(program, *spec.command[1:], *words),
+            argv=argv,
             working_dir=spec.working_dir or self.project or "/",
             timeout=ANSWER_SECONDS,
-            env={**self.environ_of(spec), "NO_COLOR": "1"},
+            env={**self.environ_of(spec), **env, "NO_COLOR": "1"},
         )
         result = await self._tasks.run(task)
         code = None if result.is_timeout else result.code

@@ -312,6 +312,9 @@ class Conversation:
             is_fork=record.is_fork,
             mcp=self._parts.mcp_command if spec.mcp else (),
             program=program,
+            history=self._parts.store.transcript(
+                record.provider_id if record.is_fork and record.provider_id else record.session
+            ),
         )
 
     async def follow(self, after: int, turn: int | None) -> AsyncGenerator[Event, None]:
@@ -517,7 +520,7 @@ class Conversation:
         if not record.is_ready:
             record.is_ready = True
             self._cancel_timer("ready")
-        if record.condition in ("starting", "new", "backoff") and not self.is_working:
+        if record.condition in ("starting", "new", "backoff", "retrying") and not self.is_working:
             self._be("ready")
 
     def _on_usage(self, data: dict[str, Any]) -> None:

@@ -39,7 +39,8 @@ class BackendSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     name: str
     kind: str
-    """The adapter: claude, codex, gemini, opencode, acp, or one of a plugin."""
+    """The adapter: claude, codex, gemini, opencode, acp, ollama, lm_studio, openai, or one of a
+    plugin."""
     command: tuple[str, ...] = ()
     """The program and its first arguments. Empty: the usual program of the kind, on PATH."""
     args: tuple[str, ...] = ()
@@ -64,6 +65,12 @@ class BackendSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     stall: float = 600.0
     """A turn without any sign of life for so long is interrupted."""
     start_timeout: float = 60.0
+    first_token: float = 120.0
+    """A model server must begin its answer within this time."""
+    gap: float = 60.0
+    """Between two pieces of its answer there may be so much time."""
+    health: Literal["models", "answers"] = "models"
+    """How far a model server is examined: its list of models, or a real answer of one token."""
     max_crashes: int = 3
     """After so many crashes that follow each other it is not started again by itself."""
     mcp: bool = True

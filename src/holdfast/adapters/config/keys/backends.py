@@ -84,7 +84,7 @@ BACKEND = Block(
         Key(
             "kind",
             Text(r"[a-z][a-z0-9_]{0,39}", "a kind"),
-            "claude, codex, gemini, opencode, acp, or the kind of a plugin.",
+            "claude, codex, gemini, opencode, acp, ollama, lm_studio, openai, or one of a plugin.",
         ),
         Key("command", Command(), "The program; by default the usual one of the kind, on PATH."),
         Key("args", ListOf(Text()), "Further arguments."),
@@ -108,6 +108,21 @@ BACKEND = Block(
             "A turn without a sign of life for so long is interrupted.",
         ),
         Key("start_timeout", Duration("s", is_zero_allowed=False), "Until it must be ready."),
+        Key(
+            "first_token",
+            Duration("s", is_zero_allowed=False),
+            "A model server must begin its answer within this time.",
+        ),
+        Key(
+            "gap",
+            Duration("s", is_zero_allowed=False),
+            "So much time may pass between two pieces of its answer.",
+        ),
+        Key(
+            "health",
+            Choice("models", "answers"),
+            "How far a model server is examined: its models, or an answer of one token.",
+        ),
         Key("max_crashes", Integer(1, 100), "Crashes in a row until it is given up."),
         Key("mcp", Boolean(), "Give its agents Holdfast's own tools."),
         Key(
