@@ -145,6 +145,8 @@ export interface BackendInfo {
   failure?: string | null;
   sentence?: string | null;
   fix?: string | null;
+  health?: string | null;
+  models?: string[];
   sessions?: string[];
 }
 export interface BackendsResult {
