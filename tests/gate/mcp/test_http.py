@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from holdfast.gate.mcp.http import MOST_OF_TOKEN, MOST_SESSIONS, SPARE, SessionShares
 from tests.gate.mcp.conftest import ERAS, McpHold, text_of
+from tests.harness import kill_9, wait_for
 
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -156,3 +157,25 @@ def test_the_owner_of_most_sessions_gives_way() -> None:
     with shares.use("many", b"0"):
         pass
     assert shares.surplus("late") == ("owner 1", b"51")
+
+
+def test_a_session_of_a_gate_that_died() -> None:
+    """The next gate does not know it and says 404, upon which clients open another."""
+    with McpHold() as other:
+        other.up()
+        answer, data = post(other, **bearer(other.token))
+        session = str(answer.headers["mcp-session-id"])
+        kill_9(other.gate_pid())
+        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+
+        def refused() -> Any:
+            try:
+                return post(other, ping, **bearer(other.token), Mcp_Session_Id=session)
+            except OSError:
+                return None
+
+        answer, data = wait_for(refused, what="the next gate")
+        assert answer.status == 404, (answer.status, data)
+        again, _ = post(other, **bearer(other.token))
+        assert again.status == 200
+        assert again.headers["mcp-session-id"] != session

@@ -291,6 +291,25 @@ def test_a_slow_viewer_skips_or_lags(hold: Hold, up: Callable[..., Gate], slow: 
     run(story)
 
 
+def test_a_size_at_creation(hold: Hold, up: Callable[..., Gate]) -> None:
+    """The first viewer sets `cols` and `rows`; later ones are told them, and change nothing."""
+    code = "while read word; do stty size; done"
+    gate = up(sh={"command": ["sh", "-c", code], "terminal": True})
+
+    async def story() -> None:
+        async with await Ws.open(gate) as one, await Ws.open(gate) as two:
+            first = await one.watch("sh", cols=132, rows=43)
+            await one.event("terminal:keyboard")
+            await one.ask("terminal:input", {"sessionId": first["sessionId"], "data": "x\n"})
+            assert b"43 132" in (await one.output_until(b"43 132\r\n"))[0]
+            second = await two.watch("sh", cols=10, rows=10)
+            assert second["size"] == {"cols": 132, "rows": 43}
+            await one.ask("terminal:input", {"sessionId": first["sessionId"], "data": "y\n"})
+            assert b"10 10" not in (await two.output_until(b"43 132\r\ny\r\n43 132\r\n"))[0]
+
+    run(story)
+
+
 def test_one_keyboard(hold: Hold, up: Callable[..., Gate]) -> None:
     """The first who asks has it; only it types and sets the size; free when it leaves."""
     code = "while read word; do stty size; echo said $word; done"

@@ -74,6 +74,8 @@ class CreateSession(FlowSettings, frozen=True, kw_only=True):
     binary: bool = False
     slow: Literal["skip", "lag"] = "lag"
     metrics: float | None = None
+    cols: int | None = None
+    rows: int | None = None
 
 
 class CreateMerged(FlowSettings, frozen=True, kw_only=True):

@@ -197,6 +197,8 @@ class Viewer:
             self._on_status(status_data(grant["status"], **end))
         self._status_feed.listen(self.service, grant["seq"], end, self._on_status)
         self._keyboards.join(self)
+        if self._wanted.cols is not None and self._wanted.rows is not None and self._is_free():
+            self.resize(self._wanted.cols, self._wanted.rows)
         work = [self._send_output(), self._send_statuses(on_end), self._type_inputs()]
         if self._wanted.metrics is not None:
             work.append(self._send_metrics(max(SHORTEST_METRICS, self._wanted.metrics)))
@@ -370,8 +372,11 @@ class Viewer:
         data = {"sessionId": self.identity, **size._asdict()}
         self._connection.post(frames.frame("terminal:size", data))
 
+    def _is_free(self) -> bool:
+        return self._keyboards.holder(self.service) in (None, self)
+
     def _queue(self, command: TerminalCommand) -> None:
-        if self._keyboards.holder(self.service) not in (None, self):
+        if not self._is_free():
             raise _taken(self.service)
         try:
             self._inputs.put_nowait(command)
