@@ -20,12 +20,12 @@ def growth(rounds: int, sizes: tuple[int, ...] = SIZES) -> Finding:
     ratio = last["start_ms"] / first["start_ms"]
     return Finding(
         f"{', '.join(f'{size:,}' for size in sizes)} services: each start, status decoded, memory, "
-        "rest, `down`",
+        "rest, `stop` of all",
         "–",
         "–",
         "; ".join(
             f"{one['start_ms']:.2f} ms, {one['status_ms']:.1f} ms, {one['pss_mib']:.0f} MiB, "
-            f"{one['cpu_percent']:.3f} % CPU, {one['down_seconds']:.1f} s"
+            f"{one['cpu_percent']:.3f} % CPU, {one['stop_seconds']:.1f} s"
             for one in found.values()
         ),
         f"a start costs {ratio:.2f}× of that among {sizes[0]}",
@@ -61,4 +61,4 @@ def _once(count: int) -> dict[str, float]:
         }
         begun = time.monotonic()
         peer.stop_all()
-        return found | {"down_seconds": time.monotonic() - begun}
+        return found | {"stop_seconds": time.monotonic() - begun}
