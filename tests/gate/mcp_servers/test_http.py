@@ -71,7 +71,7 @@ def test_a_taken_port_is_told() -> None:
         }  # fmt: skip
         with GatewayHold(web=keys) as hold:
             hold.up()
-            wait_for(lambda: f"port {port} was held by pid" in str(hold.server("web")["reason"]))
+            wait_for(lambda: f"port {port} was used by pid" in str(hold.server("web")["reason"]))
             assert hold.lines() == []
 
 
