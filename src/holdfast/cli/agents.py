@@ -247,7 +247,7 @@ def _follow(call: Call, session: str, after: int, turn: int | None) -> Iterator[
                 after = event["seq"]
                 yield event
         except ConnectionLost:
-            call.use(connect_again(call))
+            connect_again(call)
             continue
         return
 

@@ -11,7 +11,7 @@ import sys
 from holdfast.cli.terminal.screen import Paint, paint_for, table, width
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.discovery import HUNG_SECONDS, connect
-from holdfast.system.places import Places, find_places
+from holdfast.system.places import Places, find_places, named_config
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 from holdfast.vocabulary.printable import json_text, printable_colours, printable_lines
 
@@ -103,9 +103,7 @@ class Call:
             self._places = find_places(
                 self.folder,
                 self.environ,
-                config=self.options.get("config")
-                or self.environ.get("HOLDFAST_CONFIG")
-                or self.environ.get("MAGICTUNNEL_CONFIG"),
+                config=self.options.get("config") or named_config(self.environ),
                 state_dir=self.options.get("state_dir"),
             )
         return self._places

@@ -22,7 +22,7 @@ from holdfast.cli.parser.verbs import (
     Verb,
 )
 from holdfast.client.connection import ConnectionLost
-from holdfast.client.discovery import SupervisorAway
+from holdfast.client.discovery import SupervisorAway, service_environment
 from holdfast.client.launch import ensure_running, own_keeper
 from holdfast.vocabulary.errors import Failed, HoldfastError, NoDaemon, ShuttingDown
 
@@ -224,18 +224,10 @@ def _fields(call: Call, *, is_detached: bool) -> dict[str, Any]:
 
 
 def environment_of(call: Call) -> dict[str, str]:
-    """The caller's environment without values that are not text, which JSON cannot carry."""
-    environment: dict[str, str] = {}
-    for name, value in call.environ.items():
-        if name == "HOLDFAST_STATE_DIR":
-            # Not for services: a Holdfast that a service starts must have its own state folder.
-            continue
-        try:
-            (name + value).encode()
-        except UnicodeEncodeError:
-            call.note(f"the variable {name!a} is not UTF-8 and is left out")
-            continue
-        environment[name] = value
+    """The caller's environment, as services get it."""
+    environment, left_out = service_environment(call.environ)
+    for name in left_out:
+        call.note(f"the variable {name!a} is not UTF-8 and is left out")
     return environment
 
 

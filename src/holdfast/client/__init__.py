@@ -1,2 +1,2 @@
 """Connections to a running Holdfast, for the command line, the gate and programs; finding and
-starting one. Standard library only."""
+starting one. `library` is what programs import; all else needs the standard library only."""

@@ -18,12 +18,15 @@ from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused, TimedOu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from holdfast.keeper.protocol.messages import KeeperFacts, SupervisorExit, SupervisorFacts
 
 CONNECT_SECONDS = 10.0
 HUNG_SECONDS = 5.0
 SETTLED_SECONDS = 10.0
 POLL_SECONDS = 0.02
+SHORTEST_WAIT_SECONDS = 0.1
 KEEPER_CHECK_SECONDS = 0.25
 TRIES_BEFORE_AWAY = 3
 NEEDED_BYTES = 1 << 20
@@ -141,6 +144,54 @@ def connect(
     finally:
         if connection is not None:
             connection.close()
+
+
+def service_environment(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """A caller's environment as services get it, and the names of variables that are left out
+    because they are not text, which JSON cannot carry."""
+    environment: dict[str, str] = {}
+    left_out: list[str] = []
+    for name, value in environ.items():
+        if name == "HOLDFAST_STATE_DIR":
+            # Not for services: a Holdfast that a service starts must have its own state folder.
+            continue
+        try:
+            (name + value).encode()
+        except UnicodeEncodeError:
+            left_out.append(name)
+            continue
+        environment[name] = value
+    return environment, left_out
+
+
+def connect_again(places: Places, on_wait: Callable[[str], None] | None = None) -> Connection:
+    """A connection to the next supervisor after one was lost. Waits for one that starts slowly, or
+    that failed and will be tried again. `on_wait` is called once with the reason."""
+    while True:
+        try:
+            return connect(places)
+        except TimedOut:
+            pass
+        except SupervisorAway as away:
+            next_in = away.facts["supervisor"].get("next_in")
+            if next_in is None:
+                raise  # it is off or hangs, so no other will be started
+            if on_wait is not None:
+                on_wait(away.message)
+                on_wait = None
+            time.sleep(max(SHORTEST_WAIT_SECONDS, next_in))
+
+
+def connect_unless_down(
+    places: Places, on_wait: Callable[[str], None] | None = None
+) -> Connection | None:
+    """As `connect_again`; None if Holdfast is down."""
+    try:
+        return connect_again(places, on_wait)
+    except (SupervisorAway, OrphanedServices):
+        raise
+    except NoDaemon:
+        return None
 
 
 def _no_answer(places: Places, timeout_seconds: float) -> TimedOut:

@@ -96,6 +96,11 @@ def unread_beside(config: str) -> list[str]:
     return [other for other in others if other != name] if name in CONFIG_NAMES else []
 
 
+def named_config(environ: Mapping[str, str]) -> str | None:
+    """Return the configuration that the environment names."""
+    return environ.get("HOLDFAST_CONFIG") or environ.get("MAGICTUNNEL_CONFIG") or None
+
+
 def find_places(
     start: str,
     environ: Mapping[str, str],

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 
-from holdfast.vocabulary.command import Command
+from holdfast.vocabulary.command import Command, Result
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.errors import HoldfastError, UsageError
+from holdfast.vocabulary.errors import Failed, HoldfastError, UsageError
+from holdfast.vocabulary.events import Event
 from holdfast.vocabulary.names import closest
+
+AnswerT = TypeVar("AnswerT", bound=Result, covariant=True)
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(dict[str, Any])
@@ -95,3 +98,40 @@ def notice(request_id: object, value: Any) -> bytes:
 
 def item(request_id: object, value: Any) -> bytes:
     return encode({"id": request_id, "item": value}) + b"\n"
+
+
+class Answered(Protocol[AnswerT]):
+    """A command, seen as what it is answered with."""
+
+    name: ClassVar[str]
+
+    @property
+    def answers(self) -> type[AnswerT]: ...
+
+
+def fields_of(command: Command) -> dict[str, Any]:
+    """The fields of a command that differ from their defaults, as they are sent. What is not said
+    cannot be unknown to an older supervisor."""
+    plain: dict[str, Any] = msgspec.to_builtins(command)
+    for field in msgspec.structs.fields(command):
+        value = getattr(command, field.name)
+        if field.default_factory is not msgspec.NODEFAULT:
+            is_default = value == field.default_factory()
+        else:
+            is_default = value == field.default
+        if is_default:
+            del plain[field.encode_name]
+    return plain
+
+
+def answer_to(command: Answered[AnswerT], result: Any) -> AnswerT:
+    """The typed answer of a decoded one; raises Failed if it is not understood."""
+    try:
+        return msgspec.convert(result, command.answers)
+    except msgspec.ValidationError as error:
+        message = f"the answer to {command.name} is not understood: {error}"
+        raise Failed(message, "use the version of holdfast that runs") from None
+
+
+def event_from(fields: dict[str, Any]) -> Event:
+    return msgspec.convert(fields, Event)

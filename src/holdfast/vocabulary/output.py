@@ -28,6 +28,8 @@ class LogsResult(Result, frozen=True, kw_only=True):
     """Where to read on."""
     more: bool = False
     """Whether something is there already."""
+    unfinished: int | msgspec.UnsetType = msgspec.UNSET
+    """How many of the last lines have no end yet. The cursor is before them: they come again."""
 
 
 class OutputGrant(Result, frozen=True, kw_only=True):

@@ -81,8 +81,13 @@ async def _read(
                 cursor = encode(entry.cursor)
                 return LogsResult(service=command.service, lines=lines, cursor=cursor, more=True)
     rest = await _matching(command, query.unfinished(), matcher)
-    lines += [log_line(entry) for entry in rest if isinstance(entry, Line)]
-    return LogsResult(service=command.service, lines=lines, cursor=encode(query.place))
+    unfinished = [log_line(entry) for entry in rest if isinstance(entry, Line)]
+    return LogsResult(
+        service=command.service,
+        lines=[*lines, *unfinished],
+        cursor=encode(query.place),
+        unfinished=len(unfinished) or msgspec.UNSET,
+    )
 
 
 async def _read_newest(

@@ -7,20 +7,19 @@ missed and nothing is shown twice.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.terminal.signals import interruptible
+from holdfast.client import discovery
 from holdfast.client.connection import Connection, ConnectionLost, error_from
-from holdfast.client.discovery import OrphanedServices, SupervisorAway
+from holdfast.client.discovery import SupervisorAway, connect_unless_down
 from holdfast.client.keeper_connection import KeeperConnection
 from holdfast.secrets.redaction import set_values
 from holdfast.vocabulary.errors import HoldfastError, KeeperGone, NoDaemon, TimedOut, UsageError
 
 RETRY_SUPERVISOR_SECONDS = 2.0
-SHORTEST_WAIT_SECONDS = 0.1
 
 Wake = tuple[str | None, bool]
 """A service that printed something, and whether its run is over; None means any service."""
@@ -52,36 +51,23 @@ def note_down(call: Call) -> None:
         call.note("Holdfast is down; nothing more will come")
 
 
-def connect_again(call: Call, on_wait: Callable[[str], None] | None = None) -> Connection:
-    """Connect to the next supervisor after a connection was lost. Wait for one that starts slowly,
-    or that failed and will be tried again. `on_wait` is called once with the reason."""
+def connect_again(call: Call) -> Connection:
+    """Connect to the next supervisor after a connection was lost."""
     call.use(None)
-    while True:
-        try:
-            return call.connect()
-        except TimedOut:
-            pass
-        except SupervisorAway as away:
-            next_in = away.facts["supervisor"].get("next_in")
-            if next_in is None:
-                raise  # it is off or hangs, so no other will be started
-            if on_wait is not None:
-                on_wait(away.message)
-                on_wait = None
-            time.sleep(max(SHORTEST_WAIT_SECONDS, next_in))
-        call.use(None)
+    connection = discovery.connect_again(call.places)
+    call.use(connection)
+    return connection
 
 
 def is_reconnected(call: Call) -> bool:
     """Connect to the next supervisor after a connection was lost; if Holdfast is down, say so and
     return False."""
-    try:
-        connect_again(call, None if call.is_json else call.note)
-    except (SupervisorAway, OrphanedServices):
-        raise
-    except NoDaemon:
+    call.use(None)
+    connection = connect_unless_down(call.places, None if call.is_json else call.note)
+    if connection is None:
         note_down(call)
         return False
+    call.use(connection)
     return True
 
 
