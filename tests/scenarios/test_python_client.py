@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing
 from pathlib import Path
 
@@ -56,8 +58,6 @@ def project(hold: Hold, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def send(client: Client, text: str, service: str = "web") -> None:
-    import base64
-
     data = base64.b64encode(f"{text}\n".encode()).decode()
     assert client.ask(SendInput(service=service, data=data)) == Done()
 
@@ -131,13 +131,28 @@ def test_many_lines_come_in_pages(project: Path) -> None:
         assert lines == [str(number) for number in range(101, 2501)]
 
 
+def test_threads_share_a_client(project: Path) -> None:
+    """Each asks on a connection of its own, so that one that waits keeps no other waiting."""
+    with Client(project=project) as client, ThreadPoolExecutor(9) as threads:
+        waiting = threads.submit(client.wait, "web", "log:from-a-thread", timeout=SECONDS)
+        asked = [threads.submit(client.status, "web") for _ in range(200)]
+        assert {answer.result().status for answer in asked} == {"running"}
+        assert not waiting.done()
+        send(client, "from-a-thread")
+        assert waiting.result().line == "from-a-thread"
+
+
 def test_followers_outlive_the_supervisor(hold: Hold, project: Path) -> None:
     """After kill -9 of the supervisor the same loops go on: no line and no event is lost or told
     twice, and reading commands are asked again."""
-    with Client(project=project) as client, closing(client.logs("web", follow=True)) as lines:
+    with (
+        Client(project=project) as client,
+        closing(client.logs("web", follow=True, tail=1)) as lines,
+    ):
         newest = client.ask(Events(limit=0)).last
         events = client.events("web", since=newest, follow=True)
         send(client, "one")
+        assert client.wait("web", "log:one").met
         assert next(lines).text == "one"
         restarted = client.restart("web").services["web"].run_id
         seen = next(event for event in events if event.kind == "process:started")

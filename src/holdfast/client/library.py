@@ -78,14 +78,14 @@ class Client:
     def close(self) -> None:
         """Close the connections. What is being iterated has its own, until its iterator is closed
         or ends."""
-        while self._idle:
-            self._idle.pop().close()
+        while (connection := self._take()) is not None:
+            connection.close()
 
     def ask(self, command: Answered[AnswerT]) -> AnswerT:
         """Ask one command; returns its typed answer, or raises the error that came instead."""
         fields, may_repeat = _request(cast("Command", command))
         for tries_left in reversed(range(TRIES)):
-            connection = self._idle.pop() if self._idle else self._address.connect()
+            connection = self._take() or self._address.connect()
             is_sent = False
             try:
                 request = connection.send(command.name, **fields)
@@ -103,6 +103,13 @@ class Client:
                 self._idle.append(connection)
                 return answer_to(command, result)
         raise AssertionError
+
+    def _take(self) -> Connection | None:
+        """An idle connection, for the calling thread alone."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
 
     def _result(self, connection: Connection, request: int) -> dict[str, Any]:
         while True:
