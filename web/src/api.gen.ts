@@ -605,6 +605,7 @@ export interface LogsResult {
   lines: LogLine[];
   cursor: string;
   more?: boolean;
+  unfinished?: number;
 }
 export interface McpCallResult {
   call: string;
