@@ -217,3 +217,27 @@ def test_a_task_is_delegated(hold: AgentHold) -> None:
     answer = hold.ask("delegate", backend="claude", text="say forty-two")
     assert (answer["reason"], answer["text"]) == ("done", "forty-two")
     hold.await_condition(answer["session"], "stopped")
+
+
+def test_a_transcript_that_cannot_be_written_loses_nothing(hold: AgentHold) -> None:
+    """A prompt that comes meanwhile is given once, told once and counted once afterwards."""
+    name = hold.begin()
+    hold.turn(name, "say before")
+    session = hold.await_condition(name, "ready")["session"]
+    transcript = hold.state / "agents" / session / "events.jsonl"
+    aside = transcript.with_suffix(".aside")
+    transcript.rename(aside)
+    transcript.mkdir()
+    try:
+        turn = hold.prompt(name, "say after")
+        wait_for(lambda: f"the session {session} failed" in hold.own_logs())
+    finally:
+        transcript.rmdir()
+        aside.rename(transcript)
+    events = hold.await_turn(name, turn)
+    assert text_of(events) == "after"
+    assert kinds(events)[0] == "turn.started"
+    numbers = [event["seq"] for event in hold.events(name)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    agent = hold.await_condition(name, "ready")
+    assert (agent["input_tokens"], agent["turn"]) == (22, 2)

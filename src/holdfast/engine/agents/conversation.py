@@ -414,14 +414,11 @@ class Conversation:
         return _Pieces(found, True)
 
     def _reread(self) -> None:
-        """Go back to the checkpoint, after a fault in between."""
+        """Read on behind the last line that was heard, after a fault."""
         if self._walk is not None:
             self._walk.close()
             self._walk = None
-        self._places = {"out": self.record.out, "err": self.record.err}
         self._lines = {"out": bytearray(), "err": bytearray()}
-        self._batch.clear()
-        self._held = _Held()
 
     # Hearing
 
@@ -438,11 +435,12 @@ class Conversation:
         lines = self._lines[piece.stream]
         lines += piece.data
         self._last_sign = self._parts.environment.clock.monotonic()
-        begin = 0
-        while (end := lines.find(b"\n", begin)) >= 0:
-            self._hear_line(piece.stream, bytes(lines[begin:end]), piece.time)
-            begin = end + 1
-        del lines[:begin]
+        while (end := lines.find(b"\n")) >= 0:
+            line = bytes(lines[:end])
+            del lines[: end + 1]
+            # Before it is heard, so that no fault tells it twice.
+            self._places[piece.stream] = piece.end - len(lines)
+            self._hear_line(piece.stream, line, piece.time)
         if len(lines) > LONGEST_LINE_BYTES:
             self._hear_line(piece.stream, bytes(lines), piece.time)
             lines.clear()
@@ -978,7 +976,14 @@ class Conversation:
             checkpoint = encode_record(record)
             self._is_due, self._unchecked = False, 0
         session = self.record.session
-        await self._parts.in_thread(self._parts.store.write, session, place, events, checkpoint)
+        write = self._parts.store.write
+        try:
+            await self._parts.in_thread(write, session, place, events, checkpoint)
+        except OSError:
+            # It is written together with what follows, as soon as that can be written.
+            self._batch[:0], self._is_due = batch, is_due
+            self._unchecked -= len(events)
+            raise
         self._size = place + len(events)
         self._recent.extend(batch)
         if checkpoint is not None:
