@@ -330,3 +330,25 @@ def test_prometheus_is_told_of_the_queue(hold: Hold) -> None:
     queue = hold.ask("metrics")["queue"]
     assert queue["totals"]["completed"] >= 1
     assert queue["concurrency"] == 3
+
+
+def test_what_a_job_tells_about_itself_has_no_secrets(hold: Hold) -> None:
+    """Its progress and result are told without them, like its output."""
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    told = json.dumps({"token": secret, "said": f"used {secret}"})
+    command = f"{REPORT} --progress '\"{secret}\"' && {REPORT} --result '{told}'"
+    job = add(hold, argv=["sh", "-c", command], remove_on_complete=False)
+    done = hold.ask("wait_job", job=job)["job"]
+    assert done["state"] == "completed"
+    assert done["result"]["said"].startswith("used ")
+    assert secret not in json.dumps(done)
+
+
+def test_a_key_tells_no_job_of_another_template(hold: Hold) -> None:
+    """Who may use one template learns nothing of a job of another by its `unique` text."""
+    job = add(hold, "long", unique="nightly")
+    with pytest.raises(Conflict, match="nightly"):
+        hold.ask("add_job", template="words", argv=["x"], unique="nightly")
+    again = hold.ask("add_job", template="long", unique="nightly")
+    assert (again["job"]["id"], again["is_new"]) == (job, False)
+    hold.ask("cancel_job", job=job)

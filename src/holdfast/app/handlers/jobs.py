@@ -14,7 +14,7 @@ from holdfast.app.context import Context
 from holdfast.app.handlers.output import read_logs
 from holdfast.app.registry import handles
 from holdfast.engine.jobs.attempt import service_of
-from holdfast.secrets.redaction import redact_arguments
+from holdfast.secrets.redaction import redact_arguments, redact_value
 from holdfast.system import deadlines, processes
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.command import Done
@@ -80,6 +80,10 @@ async def add_job(context: Context, command: AddJob, actor: Actor) -> AddedJob:
             after=tuple(command.after),
         )
     )
+    if job.request.template != request.template:
+        raise Conflict(
+            f'another job has the key "{command.unique}"', "wait for that one, or choose another"
+        )
     return AddedJob(job=_info(context, job), is_new=is_new)
 
 
@@ -454,8 +458,8 @@ def _info(context: Context, job: StoredJob) -> JobInfo:
         after=list(job.after),
         run_id=job.run_id,
         pid=attempt.pid if attempt is not None and not attempt.exit.done() else None,
-        progress=job.progress,
-        result=job.result,
+        progress=redact_value(job.progress),
+        result=redact_value(job.result),
         reason=reason,
         exit_code=job.exit_code,
         signal=job.signal,
