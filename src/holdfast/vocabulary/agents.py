@@ -233,6 +233,7 @@ class StartOrAttach(Command, frozen=True, kw_only=True):
     name = "start_or_attach"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
+    about_agents = True
     answers = AgentResult
     route = ("POST", "/api/agents")
     path_fields = frozenset({"working_dir"})
@@ -252,6 +253,7 @@ class PromptAgent(Command, frozen=True, kw_only=True):
     name = "prompt"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
+    about_agents = True
     answers = PromptResult
     route = ("POST", "/api/agents/{session}/prompt")
     masked = frozenset({"text"})
@@ -265,6 +267,7 @@ class InterruptAgent(Command, frozen=True, kw_only=True):
     name = "interrupt"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
+    about_agents = True
     answers = AgentResult
     route = ("POST", "/api/agents/{session}/interrupt")
     session: str
@@ -276,6 +279,7 @@ class StopAgent(Command, frozen=True, kw_only=True):
     name = "stop_agent"
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
+    about_agents = True
     answers = AgentResult
     route = ("POST", "/api/agents/{session}/stop")
     session: str
@@ -287,6 +291,7 @@ class RestartAgent(Command, frozen=True, kw_only=True):
     name = "restart_agent"
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
+    about_agents = True
     answers = AgentResult
     route = ("POST", "/api/agents/{session}/restart")
     session: str
@@ -298,6 +303,7 @@ class ResumeAgent(Command, frozen=True, kw_only=True):
     name = "resume_agent"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
+    about_agents = True
     answers = AgentResult
     route = ("POST", "/api/agents/{session}/resume")
     session: str
@@ -313,6 +319,7 @@ class ForgetAgent(Command, frozen=True, kw_only=True):
     name = "forget_agent"
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
+    about_agents = True
     answers = Done
     route = ("DELETE", "/api/agents/{session}")
     session: str
@@ -324,6 +331,7 @@ class ForkAgent(Command, frozen=True, kw_only=True):
     name = "fork_agent"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
+    about_agents = True
     answers = AgentResult
     route = ("POST", "/api/agents/{session}/fork")
     session: str
@@ -336,6 +344,7 @@ class Transcript(Command, frozen=True, kw_only=True):
     name = "transcript"
     permission = Permission.VIEW
     effect = Effect.READS
+    about_agents = True
     reads_content = True
     answers = TranscriptResult
     route = ("GET", "/api/agents/{session}/transcript")
@@ -352,6 +361,7 @@ class FollowAgent(Command, frozen=True, kw_only=True):
     name = "follow_agent"
     permission = Permission.VIEW
     effect = Effect.READS
+    about_agents = True
     reads_content = True
     streams = True
     session: str
@@ -370,6 +380,7 @@ class Delegate(Command, frozen=True, kw_only=True):
     name = "delegate"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
+    about_agents = True
     toolset = "process"
     mcp_setting = "delegate"
     answers = DelegateResult

@@ -89,6 +89,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     granted_by_name: ClassVar[bool] = False
     """Whether an agent whose token names this very command may use it, although it takes an
     admin."""
+    about_agents: ClassVar[bool] = False
+    """Whether its `session` is one with an AI backend, which limits know by its service."""
     about_files: ClassVar[bool] = False
     """Whether it is about files or folders. The paths that a token is limited to apply then."""
     is_recursive: ClassVar[bool] = False

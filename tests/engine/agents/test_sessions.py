@@ -241,3 +241,33 @@ def test_a_transcript_that_cannot_be_written_loses_nothing(hold: AgentHold) -> N
     assert numbers == list(range(1, len(numbers) + 1))
     agent = hold.await_condition(name, "ready")
     assert (agent["input_tokens"], agent["turn"]) == (22, 2)
+
+
+def test_a_token_for_other_services_reaches_no_session(hold: AgentHold) -> None:
+    """A session is known to limits by its service: who was given others neither sees, reads,
+    resumes nor copies it, also beside a service that was given; who was given it may do that."""
+    name = hold.begin()
+    hold.turn(name, "say something private")
+    session = hold.agent(name)["session"]
+
+    def caller(label: str, service: str) -> dict[str, str]:
+        made = hold.ask("create_token", token_name=label, role="operator", services=[service])
+        return {"token": made["text"], "door": "tcp"}
+
+    other, own = caller("other-agents", "mine*"), caller("this-agent", name)
+    assert hold.ask("list_agents", caller=other)["agents"] == []
+    for named in (name, session, "session-none"):
+        for command, fields in {
+            "transcript": {},
+            "prompt": {"text": "say more"},
+            "start_or_attach": {"service": "mine1"},
+            "fork_agent": {"service": "mine2"},
+        }.items():
+            with pytest.raises(HoldfastError, match="limited to"):
+                hold.ask(command, session=named, caller=other, **fields)
+    told = hold.ask("list_backends", backends=["claude"], caller=other)["backends"]
+    assert told[0]["sessions"] == []
+    assert [one["service"] for one in hold.ask("list_agents", caller=own)["agents"]] == [name]
+    assert hold.ask("transcript", session=session, caller=own)["events"]
+    assert hold.ask("prompt", session=name, text="say more", caller=own)["turn"] == 2
+    hold.await_turn(name, 2)

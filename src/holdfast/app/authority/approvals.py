@@ -83,7 +83,7 @@ class ApprovalRequests:
         same = self._context.authority.approvals.same(actor, command)
         if same is not None and (work := self._work.get(same.info.approval)) is not None:
             return PendingAnswer(work, same.notice)
-        touched = service_scopes.all_targets(self._context.roster, command)
+        touched = service_scopes.all_targets(self._context, command)
         record = self._auditor.facts(actor, command)
         try:
             pending = self._context.authority.approvals.ask(

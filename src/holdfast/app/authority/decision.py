@@ -33,12 +33,12 @@ def decide(
     targets: tuple[Target, ...] = ()
     if actor.scopes is not UNLIMITED:
         command = service_scopes.narrow(
-            context.roster,
+            context,
             actor,
             command,
             lambda target: permit(actor, command, (target,)).is_allowed,
         )
-        targets = service_scopes.limiting_targets(context.roster, actor, command)
+        targets = service_scopes.limiting_targets(context, actor, command)
     files = path_scopes.limiting_targets(context, actor, command)
     settings = context.settings.now
     allowed = settings.door.allowed_commands if settings.door else None

@@ -79,7 +79,7 @@ class RequestChecks:
             return CALM
         touched: tuple[Target, ...] = ()
         if policies.is_by_service(found):
-            touched = service_scopes.all_targets(self._context.roster, command)
+            touched = service_scopes.all_targets(self._context, command)
         return Circumstances(
             lockdown=None if lockdown is None else lockdown.reason,
             policies=found,

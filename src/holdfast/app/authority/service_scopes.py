@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +20,9 @@ from holdfast.vocabulary.actors import Actor, Target
 from holdfast.vocabulary.banners import Banner
 from holdfast.vocabulary.command import Command, Permission, Result
 from holdfast.vocabulary.errors import Refused, UnknownService
+
+if TYPE_CHECKING:
+    from holdfast.app.context import Context
 
 _FOR_EVERYBODY = ("lockdown", "switch", "restart")
 """Kinds of banners that name no other service."""
@@ -35,15 +38,17 @@ def is_limited(actor: Actor) -> bool:
     return is_some or (actor.behind is not None and is_limited(actor.behind))
 
 
-def limiting_targets(roster: Roster, actor: Actor, command: Command) -> tuple[Target, ...]:
+def limiting_targets(context: Context, actor: Actor, command: Command) -> tuple[Target, ...]:
     """Return the services that a command names if its actor is limited to some, else nothing."""
-    return _targets(roster, _names_in(command)) if is_limited(actor) else ()
+    if not is_limited(actor):
+        return ()
+    return _targets(context.roster, _names_in(context, command))
 
 
-def all_targets(roster: Roster, command: Command) -> tuple[Target, ...]:
+def all_targets(context: Context, command: Command) -> tuple[Target, ...]:
     """Return every service that a command is about: all services if it could name some and names
     none."""
-    names = _names_in(command)
+    roster, names = context.roster, _names_in(context, command)
     if names:
         return _targets(roster, names)
     every = roster.runners if _is_about_services(command) else ()
@@ -59,12 +64,13 @@ def target_of(roster: Roster, name: str) -> Target:
 
 
 def narrow(
-    roster: Roster, actor: Actor, command: Command, may_see: Callable[[Target], bool]
+    context: Context, actor: Actor, command: Command, may_see: Callable[[Target], bool]
 ) -> Command:
     """Return the command about the services that a limited actor may see, if it reads about all."""
-    is_about_all = getattr(command, "services", None) == [] and not _names_in(command)
+    is_about_all = getattr(command, "services", None) == [] and not _names_in(context, command)
     if not is_limited(actor) or not is_about_all or command.permission is not Permission.VIEW:
         return command
+    roster = context.roster
     visible = [name for name in roster.runners if may_see(target_of(roster, name))]
     if not visible:
         raise Refused("there is no service that this token may see", "ask the owner")
@@ -81,6 +87,7 @@ def limit_answer(answer: Answer, may_see: MaySee, session: str | None) -> Answer
 
 
 def limit_result(result: Result, may_see: MaySee, session: str | None) -> Result:
+    from holdfast.vocabulary.agents import AgentsResult, BackendsResult
     from holdfast.vocabulary.alerts import AlertsResult
     from holdfast.vocabulary.banners import BannersResult
     from holdfast.vocabulary.dependencies import DependenciesResult
@@ -115,6 +122,12 @@ def limit_result(result: Result, may_see: MaySee, session: str | None) -> Result
         case PortsResult():
             visible = [port for port in result.ports if port.service and may_see(port.service)]
             return replace(result, ports=visible)
+        case AgentsResult():
+            seen = [one for one in result.agents if may_see(one.service)]
+            return replace(result, agents=seen)
+        case BackendsResult():
+            known = [replace(one, sessions=[]) for one in result.backends]
+            return replace(result, backends=known)
         case JobsResult():
             return replace(
                 result,
@@ -157,14 +170,24 @@ async def _limit_awaited(answer: Awaitable[Result], may_see: MaySee, session: st
         raise without_suggestions(error) from None
 
 
-def _names_in(command: Command) -> list[str]:
+def _names_in(context: Context, command: Command) -> list[str]:
     if command.name == "create_token":
         return []  # its `services` are the limits of the new token
     one: Any = getattr(command, "service", None)
     several: Any = getattr(command, "services", None)
     counts: Any = getattr(command, "instances", None)
     names = [*([one] if isinstance(one, str) else ()), *(several or ()), *(counts or ())]
-    return names + _jobs_in(command)
+    return names + _jobs_in(command) + _agents_in(context, command)
+
+
+def _agents_in(context: Context, command: Command) -> list[str]:
+    """Return the service of the agent's session that a command is about. What is no session stays
+    as it is, so that a limited caller does not learn which there are."""
+    asked: Any = getattr(command, "session", None)
+    if not command.about_agents or not isinstance(asked, str):
+        return []
+    found = context.agents.find(asked)
+    return [asked if found is None else found.record.service]
 
 
 def _jobs_in(command: Command) -> list[str]:

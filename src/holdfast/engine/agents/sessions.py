@@ -76,13 +76,17 @@ class Agents(RunObserver):
 
     def get(self, name: str) -> Conversation:
         """Return the session of this id, or that of the service of this name."""
+        found = self.find(name)
+        if found is None:
+            known = ", ".join(one.record.service for one in self.all.values()) or "none"
+            raise NotFound(f'no session "{name[:100]}"', f"sessions: {known}")
+        return found
+
+    def find(self, name: str) -> Conversation | None:
         found = self.all.get(name)
         if found is None:
             matching = [one for one in self.all.values() if one.record.service == name]
             found = matching[-1] if matching else None
-        if found is None:
-            known = ", ".join(one.record.service for one in self.all.values()) or "none"
-            raise NotFound(f'no session "{name[:100]}"', f"sessions: {known}")
         return found
 
     def of_service(self, name: str) -> Conversation | None:
