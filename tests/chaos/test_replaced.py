@@ -190,7 +190,7 @@ def test_disk_full(hold: Hold, disk: Path) -> None:
         ballast.unlink()
         mark = truth.stat().st_size
         wait_for(lambda: truth.stat().st_size > mark + 20)
-        wait_for(lambda: "lost" in hold.cli("logs", "web").stdout, what="the gap to be told")
+        wait_for(lambda: "lost" in hold.cli("logs", "web").stderr, what="the gap to be told")
         newest = b"%099d" % (truth.stat().st_size + 5)
         wait_for(lambda: newest in hold.raw("web"), what="recording to go on")
         wait_for(lambda: '"output:resumed"' in hold.cli("events", "--json").stdout)

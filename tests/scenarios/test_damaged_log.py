@@ -45,7 +45,7 @@ def test_a_damaged_last_record(hold: Hold, kind: str) -> None:
         lambda: hold.cli("logs", "web").stdout.count("begins") == 2, what="output of the next run"
     )
     if kind != "torn":
-        assert "damaged" in hold.cli("logs", "web").stdout
+        assert "damaged" in hold.cli("logs", "web").stderr
     hold.cli("logs", "web", "--tail", "1")
     hold.cli("logs", "web", "--run", "2")
     hold.cli("logs", "web", "--since", "1h")

@@ -133,7 +133,7 @@ def test_what_the_limit_took_is_said(hold: Hold) -> None:
         shown = hold.cli("logs", "web", *options)
         assert "bytes removed by the size limit" in shown.stderr
         assert [line["text"] for line in lines[:3]] == shown.stdout.splitlines()[:3]
-    assert "removed" not in hold.cli("logs", "web", "--tail", "5").stdout
+    assert "removed" not in hold.cli("logs", "web", "--tail", "5").stderr
 
 
 def test_lines_of_many_services_are_never_mixed(hold: Hold) -> None:
