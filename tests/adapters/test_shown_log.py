@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -39,3 +40,15 @@ def test_every_line_stays_where_it_was(tmp_path: Path) -> None:
             assert got == text or (is_long and got == line.removesuffix(b"\r")), offset
             offset += len(line) + 1
     assert shown_log.write_copy(str(tmp_path / "gone"), str(tmp_path)) is None
+
+
+def test_what_a_killed_search_left_is_removed(tmp_path: Path) -> None:
+    """By the next search of another process; files of this one, and other files, stay."""
+    descriptor, mine = shown_log.make_file(str(tmp_path / "state"))
+    os.close(descriptor)
+    left, other = tmp_path / "state" / "search-1-abc", tmp_path / "state" / "state.db"
+    left.touch()
+    other.touch()
+    shown_log.remove_left(str(tmp_path / "state"))
+    assert {path.name for path in (tmp_path / "state").iterdir()} == {Path(mine).name, other.name}
+    shown_log.remove_left(str(tmp_path / "none"))

@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from typing import BinaryIO
 
 from holdfast.logbook.plain_text import is_shown_whole, shown
 
 LONGEST_LINE = 64 * 1024
 """A longer line may be copied as it is."""
+_PREFIX = "search-"
 _PIECE_BYTES = 64 * 1024
 
 
 def write_copy(path: str, folder: str) -> str | None:
     """Return the path of the copy of a file; None if the file is gone."""
-    os.makedirs(folder, mode=0o700, exist_ok=True)
     try:
         source = open(path, "rb")  # noqa: SIM115
     except FileNotFoundError:
         return None
     with source:
-        descriptor, copy = tempfile.mkstemp(prefix="search-", dir=folder)
+        descriptor, copy = make_file(folder)
         try:
             with os.fdopen(descriptor, "wb") as target:
                 _copy(source, target)
@@ -34,6 +35,21 @@ def write_copy(path: str, folder: str) -> str | None:
             os.unlink(copy)
             raise
     return copy
+
+
+def make_file(folder: str) -> tuple[int, str]:
+    """Open a file for the time of a search; return its descriptor and its path."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    return tempfile.mkstemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=folder)
+
+
+def remove_left(folder: str) -> None:
+    """Remove the files of a process that was killed while it searched."""
+    own = f"{_PREFIX}{os.getpid()}-"
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        if name.startswith(_PREFIX) and not name.startswith(own):
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name))
 
 
 def is_filler(line: bytes) -> bool:

@@ -8,7 +8,6 @@ came.
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -56,6 +55,7 @@ async def search_logs(context: Context, command: SearchLogs) -> LogSearchResult:
     if after is not None:
         names = names[names.index(after.service) :] if after.service in names else []
     answer = _Answer(command)
+    await context.in_thread(shown_log.remove_left, context.state)
     async with context.searches:
         for name in names:
             known = after.position if after is not None and after.service == name else None
@@ -215,8 +215,7 @@ async def _search_torn(context: Context, command: SearchLogs, torn: Sequence[Tor
 
 
 def _write_torn(state: str, lines: Sequence[bytes]) -> str:
-    os.makedirs(state, mode=0o700, exist_ok=True)
-    descriptor, path = tempfile.mkstemp(prefix="search-", dir=state)
+    descriptor, path = shown_log.make_file(state)
     with os.fdopen(descriptor, "wb") as file:
         file.write(b"\n".join(lines))
     return path
