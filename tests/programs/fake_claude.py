@@ -96,6 +96,8 @@ def tool(name: str, given: Facts) -> None:
             return
     answer = facts["response"]["response"]
     is_allowed = answer["behavior"] == "allow"
+    if is_allowed and answer["updatedInput"] != given:
+        is_allowed, answer = False, {"message": "the input is another one"}
     text = "it was done" if is_allowed else f"refused: {answer['message']}"
     content = [{"type": "tool_result", "tool_use_id": identity, "is_error": not is_allowed,
                 "content": text}]  # fmt: skip

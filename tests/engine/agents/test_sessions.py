@@ -271,3 +271,15 @@ def test_a_token_for_other_services_reaches_no_session(hold: AgentHold) -> None:
     assert hold.ask("transcript", session=session, caller=own)["events"]
     assert hold.ask("prompt", session=name, text="say more", caller=own)["turn"] == 2
     hold.await_turn(name, 2)
+
+
+def test_an_approved_call_is_done_as_it_was_asked(hold: AgentHold) -> None:
+    """A secret in it is in no inbox and no transcript, and yet the agent's call is unchanged."""
+    name = hold.begin()
+    turn = hold.prompt(name, f'tool Bash {{"command": "login --with {SECRET}"}}')
+    entry = waiting(hold, name)
+    assert SECRET not in json.dumps(entry)
+    hold.ask("approve", approval=entry["approval"])
+    events = hold.await_turn(name, turn)
+    assert text_of(events) == "it was done"
+    assert SECRET not in json.dumps(events)

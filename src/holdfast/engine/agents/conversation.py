@@ -593,7 +593,7 @@ class Conversation:
             approval=f"approval-{digest[:8]}",
             tool=tool,
             title=str(data.get("title") or ""),
-            input=redact_fields(given),
+            input=redact_fields(dict(given)),
             asked_at=round(self._parts.environment.clock.steady(), 3),
         )
         record.pending = [*(p for p in record.pending if p.request != request), pending]
