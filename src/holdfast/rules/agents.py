@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import posixpath
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
@@ -15,7 +18,24 @@ LONGEST_DELAY_SECONDS = 60.0
 NETWORK_DELAY_SECONDS = 15.0
 DEEPEST = 3
 """So many sessions may stand one behind the other, each delegated to by the one before."""
+_COMMANDS = ("command", "cmd")
+_PATHS = ("file_path", "path", "notebook_path", "cwd", "filePath", "absolute_path", "dir_path")
 _ON = ("command", "file_path", "path", "url", "notebook_path", "pattern", "cwd")
+_KNOWN = tuple(dict.fromkeys((*_ON, *_COMMANDS, *_PATHS)))
+_KEY_OF = {
+    "Bash": "command",
+    "shell": "command",
+    "Read": "file_path",
+    "Write": "file_path",
+    "Edit": "file_path",
+    "MultiEdit": "file_path",
+    "NotebookEdit": "notebook_path",
+    "WebFetch": "url",
+    "Grep": "path",
+}
+"""What says on what these tools are used; of any other tool every known key does."""
+_OPERATORS = re.compile(r"[;&|`$()<>\n\r]+")
+"""With these a shell does more than the command that a text begins with."""
 Next = Literal["restart", "suppress", "rest"]
 
 
@@ -44,13 +64,73 @@ def target_of(given: Mapping[str, Any]) -> str:
     return ""
 
 
-def rule_for(spec: BackendSpec, tool: str, given: Mapping[str, Any]) -> ApprovalRule:
-    """Return what the first matching rule says about a permission."""
-    target = target_of(given)
+def rule_for(spec: BackendSpec, tool: str, given: Mapping[str, Any], folder: str) -> ApprovalRule:
+    """Return what the first matching rule says about a permission of a session in a folder.
+
+    A rule that allows must match everything that the tool is used on, as it will be understood; one
+    that refuses or asks needs to match one reading only.
+    """
     for rule in spec.rules:
-        if fnmatchcase(tool, rule.tool) and fnmatchcase(target, rule.on):
+        if not fnmatchcase(tool, rule.tool):
+            continue
+        if rule.then == "allow":
+            is_meant = _is_covered(rule.on, tool, given, folder)
+        else:
+            is_meant = any(fnmatchcase(text, rule.on) for text in _readings(given, folder))
+        if is_meant:
             return rule.then
     return "ask"
+
+
+def _is_covered(pattern: str, tool: str, given: Mapping[str, Any], folder: str) -> bool:
+    """Return whether a pattern matches all that a tool is used on."""
+    if pattern == "*":
+        return True
+    key = _KEY_OF.get(tool)
+    keys = [name for name in _KNOWN if name in given] if key is None else [key]
+    return bool(keys) and all(_is_matched(pattern, key, given.get(key), folder) for key in keys)
+
+
+def _is_matched(pattern: str, key: str, value: object, folder: str) -> bool:
+    if key in _PATHS:
+        forms = _forms(value, folder) if isinstance(value, str) else ()
+        return any(fnmatchcase(form, pattern) for form in forms)
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        value = shlex.join(value)
+    if not isinstance(value, str):
+        return False
+    if key in _COMMANDS and _OPERATORS.search(value):
+        return value == pattern
+    return fnmatchcase(value, pattern)
+
+
+def _forms(path: str, folder: str) -> tuple[str, ...]:
+    """Return a path without `..`, from the root and, if it is in the folder, from there.
+
+    Nothing is returned for one that a program may look up elsewhere.
+    """
+    if not path or path.startswith("~"):
+        return ()
+    absolute = "/" + posixpath.normpath(posixpath.join(folder, path)).lstrip("/")
+    inside = posixpath.normpath(folder).rstrip("/") + "/"
+    return (absolute, absolute[len(inside) :]) if absolute.startswith(inside) else (absolute,)
+
+
+def _readings(given: Mapping[str, Any], folder: str) -> Iterator[str]:
+    """Yield every text that could be what a tool is used on, and each command in a command."""
+    is_known = False
+    for key in _KNOWN:
+        text = target_of({"command": given.get(key)})
+        if not text:
+            continue
+        is_known = True
+        yield text
+        if key in _PATHS:
+            yield from _forms(text, folder)
+        if key in _COMMANDS:
+            yield from (" ".join(part.split()) for part in _OPERATORS.split(text))
+    if not is_known:
+        yield ""
 
 
 def exceeded(

@@ -598,7 +598,7 @@ class Conversation:
         )
         record.pending = [*(p for p in record.pending if p.request != request), pending]
         data["approval"] = pending.approval
-        match rules.rule_for(spec, tool, given):
+        match rules.rule_for(spec, tool, given, record.folder):
             case "allow":
                 self._acts.append(Decided(request, True, "", "rule"))
             case "deny":
@@ -664,7 +664,7 @@ class Conversation:
             return
         spec, _, _ = self._ask_spec()
         for pending in self.record.pending:
-            if rules.rule_for(spec, pending.tool, pending.input) == "ask":
+            if rules.rule_for(spec, pending.tool, pending.input, self.record.folder) == "ask":
                 self._post(pending, spec, is_quiet=True)
 
     # Doing

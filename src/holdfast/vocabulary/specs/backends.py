@@ -30,7 +30,8 @@ class ToolRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool: str = "*"
     """A pattern of the tool's name."""
     on: str = "*"
-    """A pattern of what it is used on: the command, path or address of the call."""
+    """A pattern of what it is used on: the command, path or address of the call. To allow, it must
+    match all of these, and a command with shell operators only as it is written."""
     then: ApprovalRule = "ask"
 
 
