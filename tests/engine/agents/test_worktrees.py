@@ -56,6 +56,29 @@ def test_unsaved_work_is_never_lost(repository: AgentHold, end: str) -> None:
     assert (folder / "unsaved").read_text() == "work"
 
 
+@pytest.mark.parametrize("end", ["remove", "merge"])
+def test_ignored_files_are_never_lost(repository: AgentHold, end: str) -> None:
+    """A worktree with a file that git ignores is kept, and the answer says so."""
+    name = repository.begin(end, worktree=True)
+    folder = Path(repository.agent(name)["worktree"])
+    (folder / "holdfast.json").write_text("KEY=1")
+    assert "ignored files" in over(repository, name)
+    assert (folder / "holdfast.json").read_text() == "KEY=1"
+
+
+def test_untracked_files_that_settings_hide_are_not_lost(repository: AgentHold) -> None:
+    """A setting of the user that hides new files does not make a worktree look clean."""
+    git(repository.project, "config", "status.showUntrackedFiles", "no")
+    try:
+        name = repository.begin("remove", worktree=True)
+        folder = Path(repository.agent(name)["worktree"])
+        (folder / "unsaved").write_text("work")
+        assert "not committed" in over(repository, name)
+        assert (folder / "unsaved").read_text() == "work"
+    finally:
+        git(repository.project, "config", "--unset", "status.showUntrackedFiles")
+
+
 def test_commits_that_are_not_merged_are_kept(repository: AgentHold) -> None:
     """`remove` takes away only what is in the branch of the repository already."""
     name = repository.begin("remove", worktree=True)

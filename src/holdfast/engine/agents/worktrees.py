@@ -1,7 +1,7 @@
 """Git worktrees of sessions: one is made for a session and ends with it.
 
-Nothing that is not committed or merged is ever lost: git itself refuses to remove such a worktree
-or branch, and then both are kept.
+Nothing that is not committed or merged is ever lost: a worktree with changes or with files that git
+ignores is kept, and so is a branch with commits of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from holdfast.vocabulary.errors import Failed
 GIT_SECONDS = 120.0
 BRANCHES = "agent/"
 """How the names of their branches begin."""
+_STATUS = ("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=none")
+"""What is there, whatever the user's settings hide."""
 
 
 class Worktrees:
@@ -46,7 +48,7 @@ class Worktrees:
         branch = BRANCHES + os.path.basename(path)
         if how == "keep":
             return f"its worktree is kept: {path} ({branch})"
-        dirty = await self._git(path, "status", "--porcelain")
+        dirty = await self._git(path, *_STATUS)
         if not dirty.is_success or dirty.out.strip():
             return f"its worktree has changes that are not committed and is kept: {path} ({branch})"
         if how == "merge":
@@ -57,6 +59,10 @@ class Worktrees:
         is_merged = await self._git(repository, "merge-base", "--is-ancestor", branch, "HEAD")
         if not is_merged.is_success:
             return f"{branch} has commits that are not merged; its worktree is kept: {path}"
+        ignored = await self._git(path, *_STATUS, "--ignored")
+        if not ignored.is_success or ignored.out.strip():
+            done = "is merged" if how == "merge" else "has nothing to merge"
+            return f"{branch} {done}; its worktree has ignored files and is kept: {path}"
         removed = await self._git(repository, "worktree", "remove", path)
         if not removed.is_success:
             return f"its worktree is kept: {path} ({_said(removed)})"
