@@ -373,8 +373,8 @@ class Delegate(Command, frozen=True, kw_only=True):
     """Hand a task to a backend, in a session of its own, and wait for the answer.
 
     If there is none within `seconds`, the reason is `working`; with the `session` of that answer,
-    it is waited for further. When the task is over, the session is stopped. A session that was
-    delegated to may delegate further, three deep.
+    it is waited for further. When the task is over, a session that was opened for it is stopped. A
+    session that was delegated to may delegate further, three deep.
     """
 
     name = "delegate"

@@ -219,6 +219,42 @@ def test_a_task_is_delegated(hold: AgentHold) -> None:
     hold.await_condition(answer["session"], "stopped")
 
 
+def test_a_session_that_was_there_is_not_stopped_by_a_delegation(hold: AgentHold) -> None:
+    """Whoever waits for a session with `delegate` stops only what was opened for the task."""
+    name = hold.begin()
+    hold.turn(name, "say mine")
+    assert hold.ask("delegate", session=name)["text"] == "mine"
+    task = hold.ask("delegate", backend="claude", text="say theirs", seconds=0)
+    assert task["reason"] == "working"
+    assert hold.ask("delegate", session=task["session"])["text"] == "theirs"
+    hold.await_condition(task["session"], "stopped")
+    # This stop would have come before the other one.
+    assert text_of(hold.turn(name, "say still here")) == "still here"
+    assert hold.agent(name)["state"] == "running"
+
+
+def test_a_confined_session_stays_confined(hold: AgentHold) -> None:
+    """A copy of it, or its service declared anew, is not started behind a link that leads out."""
+    token = hold.ask("create_token", token_name="remote-agents", role="operator")["text"]
+    folder, outside = hold.project / "confined", hold.folder / "elsewhere"
+    folder.mkdir()
+    outside.mkdir()
+    name = hold.begin(working_dir="confined", caller={"token": token, "door": "tcp"})
+    hold.turn(name, "say inside")
+    hold.ask("stop_agent", session=name)
+    session = hold.await_condition(name, "stopped")["session"]
+    hold.ask("remove", services=[name], keep_logs=True)
+    folder.rename(hold.project / "confined-before")
+    folder.symlink_to(outside)
+    hold.ask("resume_agent", session=session)
+    copy = hold.ask("fork_agent", session=session)["agent"]["service"]
+    for one in (name, copy):
+        state = wait_for(
+            lambda one=one: (s := hold.agent(one)["state"]) in ("failed", "running") and s
+        )
+        assert state == "failed", one
+
+
 def test_a_transcript_that_cannot_be_written_loses_nothing(hold: AgentHold) -> None:
     """A prompt that comes meanwhile is given once, told once and counted once afterwards."""
     name = hold.begin()

@@ -65,6 +65,10 @@ class SessionRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The folder whose worktree it is."""
     parent: str | None = None
     """The session that delegated to it."""
+    is_task: bool = False
+    """Whether it was opened for one delegated task, and is stopped when that is over."""
+    confined_to: str | None = None
+    """The folder that its processes may not be started outside of."""
     provider_id: str | None = None
     provider_ids: list[str] = []
     """All that it had, the newest last."""

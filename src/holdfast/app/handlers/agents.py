@@ -171,6 +171,7 @@ async def fork_agent(context: Context, command: ForkAgent, actor: Actor) -> Agen
         copy_of=original,
         worktree=original.worktree,
         repository=None,
+        confined_to=original.confined_to,
     )
     _start(context, conversation, actor)
     return AgentResult(outcome="forked", agent=context.agents.describe(conversation))
@@ -232,7 +233,8 @@ async def delegate(context: Context, command: Delegate, actor: Actor) -> Delegat
         ended = await deadlines.wait_for(_end_of_turn(conversation, turn), seconds)
     except TimeoutError:
         return DelegateResult(session=record.session, reason="working", text="")
-    if not command.keep and conversation.runner is not None:
+    is_own = record.is_task and record.opened_by == actor.name
+    if is_own and not command.keep and conversation.runner is not None:
         conversation.runner.stop(because="the task that was delegated to it is over")
     text = record.answer or str(ended.get("text") or "")
     return DelegateResult(
@@ -250,6 +252,7 @@ async def _delegate_to(context: Context, command: Delegate, actor: Actor) -> Con
         actor.name,
         parent=asker.record.session if asker is not None else None,
         confined_to=confined_to,
+        is_task=not command.keep,
     )
     _start(context, conversation, actor)
     return conversation

@@ -134,6 +134,7 @@ class Agents(RunObserver):
         worktree: str | None = None,
         repository: str | None = None,
         confined_to: str | None = None,
+        is_task: bool = False,
     ) -> Conversation:
         """Begin a session and declare its service; it is on disk when this returns."""
         spec = self._backends.get(backend)
@@ -159,12 +160,14 @@ class Agents(RunObserver):
             err=end.err,
             worktree=worktree,
             repository=repository,
+            is_task=is_task,
+            confined_to=confined_to,
         )
         if copy_of is not None:
             record.provider_id, record.is_fork = copy_of.provider_id, True
         await self._parts.in_thread(self._parts.store.begin, record)
         conversation = self._add(record)
-        self._declare(conversation, confined_to)
+        self._declare(conversation)
         return conversation
 
     def free_name(self, backend: str, wanted: str | None) -> str:
@@ -181,7 +184,7 @@ class Agents(RunObserver):
         """Start its process, and the service that it needs."""
         runner = conversation.runner
         if runner is None:
-            self._declare(conversation, None)
+            self._declare(conversation)
             runner = conversation.runner
         assert runner is not None
         record = conversation.record
@@ -236,7 +239,7 @@ class Agents(RunObserver):
             spec = BackendSpec(name=record.backend, kind=record.kind)
         return spec, adapter_for(spec.kind), self._backends.program_of(spec)
 
-    def _declare(self, conversation: Conversation, confined_to: str | None) -> None:
+    def _declare(self, conversation: Conversation) -> None:
         record = conversation.record
         spec, adapter, program = self._spec_of(record)
         needs = (Dependency(service=spec.service, condition="ready"),) if spec.service else ()
@@ -245,7 +248,7 @@ class Agents(RunObserver):
             name=record.service,
             argv=argv,
             working_dir=record.folder,
-            confined_to=confined_to,
+            confined_to=record.confined_to,
             kind="agent",
             terminal=spec.mode == "pty",
             stdin="null" if spec.mode == "pty" else "pipe",
