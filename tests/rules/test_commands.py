@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from holdfast.rules.authority.commands import permit_command, permit_commands
 from holdfast.rules.workflows import Prepared, argv_of, prepare
 from holdfast.vocabulary.actors import Actor, Role
+from holdfast.vocabulary.command import Door
 from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.jobs import AddJob
 from holdfast.vocabulary.specs.settings import Settings
 from holdfast.vocabulary.specs.workflows import CommandPolicy, CommandSpec, StepSpec, WorkflowSpec
 from holdfast.vocabulary.workflows import (
@@ -239,3 +241,31 @@ def test_an_unknown_name_is_a_usage_error() -> None:
     """Preparing what was never permitted does not crash."""
     with pytest.raises(UsageError, match="no command"):
         prepare(CustomCommand(command="nope", command_type="named"), Settings())
+
+
+@pytest.mark.parametrize("door", [Door.REST, Door.WEBSOCKET, Door.TCP])
+@pytest.mark.parametrize("role", [Role.ADMIN, Role.OWNER])
+def test_a_job_brings_no_more_through_a_network_door_than_execute_command(
+    role: Role, door: Door
+) -> None:
+    """Shells, types, programs and production count for a job's own words, too."""
+    actor = Actor(role, "a", door=door)
+    types = CommandPolicy(allowed_types=("make",))
+    programs = CommandPolicy(allowed_types=("binary",), allowed_programs=(("my tool",),))
+    for argv in (["sh", "-c", "id"], ["env", "sh", "-c", "id"], ["make", "x"], ["my tool", "|"]):
+        for policy in (CommandPolicy(), types, programs):
+            for is_production in (False, True):
+                now = Settings(command_policy=policy, is_production=is_production)
+                command = CustomCommand(command=shlex.join(argv))
+                verdict = permit_commands(actor, AddJob(argv=argv), now)
+                assert verdict.is_allowed == is_allowed(actor, command, now), (argv, policy)
+                assert not (verdict.is_allowed and (is_production or "sh" in argv))
+    bent = AddJob(argv=["my tool"], env={"PATH": "/evil"})
+    allowed = permit_commands(actor, bent, Settings(command_policy=programs)).is_allowed
+    assert allowed == (role is Role.OWNER)
+
+
+def test_a_job_at_the_command_line_brings_what_it_likes() -> None:
+    """The owner could run it in the next shell anyway."""
+    now = Settings(is_production=True)
+    assert permit_commands(OWNER, AddJob(argv=["sh", "-c", "id"]), now).is_allowed

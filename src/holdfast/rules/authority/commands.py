@@ -8,6 +8,7 @@ assistants, `mcp: {run: …}` decides which programs they may run.
 from __future__ import annotations
 
 import os
+import shlex
 
 from holdfast.rules.authority.permissions import ALLOWED_BY_SETTINGS, PermissionVerdict
 from holdfast.rules.workflows import argv_of, kind_of, unknown_name
@@ -119,7 +120,8 @@ def permit_run(actor: Actor, command: Run, settings: Settings) -> PermissionVerd
 
 def permit_job(actor: Actor, command: AddJob, settings: Settings) -> PermissionVerdict:
     """Return whether an actor may add this job: a template as it is written, with further words
-    only where it takes them; a command of its own as far as the actor may run programs."""
+    only where it takes them; a command of its own as far as the actor may run programs. For
+    network doors that means: as if it were executed at once."""
     if command.kind == "kill":
         return ALLOWED_BY_SETTINGS
     if command.template is None:
@@ -127,14 +129,16 @@ def permit_job(actor: Actor, command: AddJob, settings: Settings) -> PermissionV
             why = "a command of its own takes an admin; name a template of `jobs:`"
             if not settings.mcp.run or actor.door is not Door.MCP:
                 return PermissionVerdict(False, why)
-        asked = Run(
-            argv=command.argv,
-            working_dir=command.working_dir or ".",
-            environment=command.env or {},
-        )
+        if actor.door is Door.CLI:
+            return ALLOWED_BY_SETTINGS
         if actor.door is Door.MCP:
+            asked = Run(
+                argv=command.argv,
+                working_dir=command.working_dir or ".",
+                environment=command.env or {},
+            )
             return permit_run(actor, asked, settings)
-        return ALLOWED_BY_SETTINGS
+        return _permit_own_words(actor, command, settings)
     template = settings.jobs.get(command.template)
     if template is None or not command.argv or template.takes_args:
         return ALLOWED_BY_SETTINGS
@@ -142,6 +146,21 @@ def permit_job(actor: Actor, command: AddJob, settings: Settings) -> PermissionV
         return ALLOWED_BY_SETTINGS
     setting = f"`jobs: {{{command.template}: {{takes_args: true}}}}`"
     return PermissionVerdict(False, f"{command.template} takes no arguments; {setting} allows it")
+
+
+def _permit_own_words(actor: Actor, command: AddJob, settings: Settings) -> PermissionVerdict:
+    """Return whether a job may bring its words through a network door."""
+    asked = CustomCommand(
+        command=shlex.quote(command.argv[0]),
+        command_type=BINARY,
+        args=command.argv[1:],
+        working_dir=command.working_dir,
+        env=command.env,
+    )
+    verdict = permit_command(actor, asked, settings)
+    if verdict.is_allowed:
+        return verdict
+    return PermissionVerdict(False, f"{verdict.reason}; or write a template under `jobs:`")
 
 
 def permit_named(name: str, settings: Settings) -> PermissionVerdict:
