@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast.vocabulary.errors import Conflict, HoldfastError, NotFound, Refused
-from tests.harness import PYTHON, Hold, is_alive, quick, wait_for
+from tests.harness import PYTHON, Hold, is_alive, kill_9, quick, wait_for
 
 REPORT = f"{PYTHON} -m holdfast job report"
 CONFIG: dict[str, Any] = {
@@ -274,6 +274,50 @@ def test_an_operator_gets_templates_and_not_more(hold: Hold) -> None:
     seen = hold.ask("list_jobs", caller=caller)["jobs"]
     assert {one["template"] for one in seen} == {"words"}
     hold.ask("cancel_job", job=other)
+
+
+def test_an_admins_own_words_are_judged_by_the_command_policy(hold: Hold) -> None:
+    """Through REST a job is no way around what `execute_command` refuses."""
+    text = hold.ask("create_token", token_name="admin", role="admin")["text"]
+    caller = {"token": text, "door": "rest"}
+    for argv in (["sh", "-c", "id"], ["id"]):
+        with pytest.raises(Refused, match=r"commands: \{allowed_types: "):
+            hold.ask("add_job", argv=argv, caller=caller)
+    job = hold.ask("add_job", template="hello", caller=caller)["job"]["id"]
+    assert over(hold, job)["state"] == "completed"
+
+
+def spoil(hold: Hold, job: str, request: bytes) -> None:
+    with closing(sqlite3.connect(hold.state / "jobs.db", timeout=30)) as db:
+        db.execute("UPDATE jobs SET request = ? WHERE id = ?", (request, job))
+        db.commit()
+
+
+def test_a_job_that_cannot_be_read_fails_and_the_queue_goes_on(hold: Hold) -> None:
+    """The damaged ones end with their reasons, and those after them run."""
+    hold.ask("pause_jobs")
+    damaged, faulty, good = (add(hold, "hello") for _ in range(3))
+    spoil(hold, damaged, b"{")
+    spoil(hold, faulty, b'{"kind": "kill"}')
+    hold.ask("resume_jobs")
+    assert over(hold, good)["state"] == "completed"
+    for job, reason in ((damaged, "cannot be read"), (faulty, "an error within Holdfast")):
+        found = over(hold, job)
+        assert (found["state"], reason in found["reason"]) == ("failed", True), found
+        assert found["attempts"] == 1
+        hold.ask("cancel_job", job=job)
+
+
+def test_a_running_job_that_cannot_be_read_any_more_is_followed(hold: Hold) -> None:
+    """Its process goes on under the next supervisor, and the queue is ready."""
+    job = add(hold, "long")
+    pid = running(hold, job)
+    spoil(hold, job, b"{")
+    kill_9(hold.supervisor_pid)
+    assert over(hold, add(hold, "hello"))["state"] == "completed"
+    assert running(hold, job) == pid
+    hold.ask("cancel_job", job=job)
+    wait_for(lambda: not is_alive(pid))
 
 
 def test_unknown_jobs_are_said_to_be_unknown(hold: Hold) -> None:

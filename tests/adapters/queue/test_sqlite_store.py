@@ -154,3 +154,29 @@ def test_adding_and_claiming_read_no_whole_queue(tmp_path: Path, state: str) -> 
     assert "USING" in plan
     assert "SCAN" not in plan
     assert "TEMP B-TREE" not in plan
+
+
+@pytest.mark.parametrize("text", [b"{", b'{"argv": 1}', b"\xff", None, 7])
+def test_a_request_that_cannot_be_read_says_so_and_hides_no_other(
+    tmp_path: Path, text: object
+) -> None:
+    """It is claimed, listed and ended like any job; what comes after it is told."""
+    path = tmp_path / "jobs.db"
+
+    async def story(store: SqliteJobStore) -> None:
+        first, second = [job for job, _ in await store.add(new_jobs(2))]
+        await store.add([NewJob(request=JobRequest(argv=("true",)), after=(first.id,), id="job-3")])
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            stored = b"null" if text is None else text
+            other.execute("UPDATE jobs SET request = ? WHERE id = ?", (stored, first.id))
+            other.execute("INSERT INTO repeats VALUES ('repeat-x', ?)", (stored,))
+        claimed = await store.claim("a", 30.0, {"": 2}, ["run-1", "run-2"])
+        assert [job.id for job in claimed] == [first.id, second.id]
+        assert claimed[0].damage is not None
+        assert claimed[1].damage is None
+        assert [job.id for job in await store.active("a")] == [first.id, second.id]
+        assert await store.repeats() == []
+        assert await store.fail(first.id, str(claimed[0].token), Ending(reason="x"), None)
+        assert {job.id for job in await store.find(["failed"])} == {first.id, "job-3"}
+
+    with_store(path, story)

@@ -191,11 +191,7 @@ class SqliteJobStore:
         return bool(await self._do(lambda db: _number(db, "paused")))
 
     async def repeats(self) -> list[RepeatSpec]:
-        return await self._do(
-            lambda db: [
-                _decode_repeat(row[0]) for row in db.execute("SELECT spec FROM repeats ORDER BY id")
-            ]
-        )
+        return await self._do(_repeats)
 
     async def set_repeat(self, repeat: RepeatSpec) -> None:
         await self._do(lambda db: _keep_repeat(db, repeat))
@@ -441,11 +437,12 @@ class SqliteJobStore:
     ) -> bool:
         """The job is over, if the token is that of its claim."""
         row = db.execute(
-            "SELECT request FROM jobs WHERE id = ? AND token = ? AND state = 'active'", (job, token)
+            "SELECT request, template FROM jobs WHERE id = ? AND token = ? AND state = 'active'",
+            (job, token),
         ).fetchone()
         if row is None:
             return False
-        self._finish(db, job, _decode_request(row[0]), state, ending)
+        self._finish(db, job, _read_request(*row)[0], state, ending)
         return True
 
     def _finish(
@@ -637,20 +634,46 @@ def _same(db: sqlite3.Connection, job: NewJob) -> StoredJob | None:
 
 
 def _select(db: sqlite3.Connection, where: str, values: Sequence[Any]) -> list[StoredJob]:
-    rows = db.execute(f"SELECT {_COLUMNS} FROM jobs {where}", tuple(values)).fetchall()  # noqa: S608
+    query = f"SELECT template, {_COLUMNS} FROM jobs {where}"  # noqa: S608
     found = []
-    for row in rows:
+    for template, *row in db.execute(query, tuple(values)).fetchall():
         fields = dict(zip(StoredJob.__struct_fields__, row, strict=False))
-        fields["request"] = _decode_request(fields["request"])
+        fields["request"], fields["damage"] = _read_request(fields["request"], template)
         fields["is_cancel_asked"] = bool(fields["is_cancel_asked"])
         fields["is_removed"] = bool(fields["is_removed"])
         for name in ("progress", "result"):
-            if fields[name] is not None:
-                fields[name] = msgspec.json.decode(fields[name])
+            fields[name] = _read_value(fields["id"], name, fields[name])
         if fields["state"] in ("blocked", "failed"):
             needs = db.execute("SELECT after FROM needs WHERE job = ?", (fields["id"],))
             fields["after"] = tuple(need for (need,) in needs)
         found.append(StoredJob(**fields))
+    return found
+
+
+def _read_request(text: Any, template: str) -> tuple[JobRequest, str | None]:
+    """Return a stored request; of one that cannot be read, an empty one and the reason."""
+    try:
+        return _decode_request(text), None
+    except (msgspec.MsgspecError, TypeError, UnicodeError) as error:
+        damage = f"its request in the queue cannot be read: {error}"
+        return JobRequest(template=template, attempts=1, remove_on_complete=False), damage
+
+
+def _read_value(job: str, name: str, text: Any) -> Any:
+    try:
+        return None if text is None else msgspec.json.decode(text)
+    except (msgspec.MsgspecError, TypeError, UnicodeError) as error:
+        _log.error("the %s of %s cannot be read: %s", name, job, error)
+        return None
+
+
+def _repeats(db: sqlite3.Connection) -> list[RepeatSpec]:
+    found = []
+    for name, text in db.execute("SELECT id, spec FROM repeats ORDER BY id"):
+        try:
+            found.append(_decode_repeat(text))
+        except (msgspec.MsgspecError, TypeError, UnicodeError) as error:
+            _log.error("%s cannot be read, so it adds no jobs: %s", name, error)
     return found
 
 

@@ -68,6 +68,8 @@ class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is in no list any more; how it ended is remembered for a while."""
     after: tuple[str, ...] = ()
     """Jobs that are not completed yet and have to be first."""
+    damage: str | None = None
+    """Why its request cannot be read. `request` is then an empty one, and must not be run."""
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):

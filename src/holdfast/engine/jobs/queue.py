@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
@@ -289,11 +290,11 @@ class JobQueue:
             _log.error("the queue's work failed", exc_info=error)
 
     async def _work(self) -> None:
-        await self._until_written(self._opened.open)
-        await self._until_written(self._recover)
+        await self._until_done(self._opened.open)
+        await self._until_done(self._recover)
         if not self._ready.done():
             self._ready.set_result(None)
-        await self._until_written(self.repeats.open)
+        await self._until_done(self.repeats.open)
         self._renew_later()
         self._expire_later()
         self.ring()
@@ -301,7 +302,19 @@ class JobQueue:
             await self._bell.wait()
             self._bell.clear()
             if not self._is_retiring:
-                await self._until_written(self._fill)
+                await self._until_done(self._fill)
+
+    async def _until_done(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do it again until it succeeds: no error that nobody expected may end the queue."""
+        while True:
+            try:
+                await self._until_written(work)
+                return
+            except KeeperGone:
+                raise
+            except Exception:  # noqa: BLE001 - a fault of ours must not end the queue
+                _log.exception("the queue's work failed; trying again")
+                await asyncio.sleep(STORE_RETRY_SECONDS)
 
     async def _until_written(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Do it again until the store takes it: a full disk or a lock ends by itself."""
@@ -381,7 +394,10 @@ class JobQueue:
 
     async def _attempt(self, attempt: Attempt) -> None:
         job = attempt.job
-        try:
+        async with self._accounted(attempt):
+            if job.damage is not None:
+                await self._settle(attempt, AttemptEnd(None, None, job.damage))
+                return
             if job.request.kind == "kill":
                 await self._kill(attempt)
                 return
@@ -409,6 +425,27 @@ class JobQueue:
             )
             self.changed(job.id)
             await self._follow(attempt, spec)
+
+    @asynccontextmanager
+    async def _accounted(self, attempt: Attempt) -> AsyncGenerator[None]:
+        """Leave no claim behind: after an error that nobody expected, the process is ended and
+        the job fails with the error, for good."""
+        try:
+            yield
+        except KeeperGone:
+            raise
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not end the queue
+            job = attempt.job
+            _log.exception("%s: the queue's work on it failed", job.id)
+            attempt.end()
+            if attempt.pid is not None:
+                await attempt.gone
+            why = _fault(error)
+            ending = Ending(reason=why, log_bytes=attempt.log_bytes)
+            await self._until_written(lambda: self.store.fail(job.id, attempt.token, ending, None))
+            self._link.forget([attempt.run_id])
+            self._event(EventKind.JOB_ENDED, job=job.id, outcome="failed", reason=why)
+            self.changed()
         finally:
             self._leave(attempt)
 
@@ -574,24 +611,30 @@ class JobQueue:
             run_id = attempt.run_id
             if run_id in self.running:
                 continue
-            run = self._runs_found.get(run_id)
-            ended = self._exits_found.pop(run_id, None)
-            if run is not None or ended is not None:
-                self._go_on(attempt, run, ended)
-            elif job.request.kind == "kill":
-                await self.store.fail(
-                    job.id,
-                    attempt.token,
-                    Ending(reason="Holdfast was killed; it may have been sent"),
-                    None,
-                )
-            else:
-                await self._settle_unseen(attempt)
+            try:
+                await self._recover_one(attempt)
+            except HoldfastError:
+                raise
+            except Exception as error:  # noqa: BLE001 - a fault of ours must not end the queue
+                _log.exception("%s: the queue's work on it failed", job.id)
+                await self.store.fail(job.id, attempt.token, Ending(reason=_fault(error)), None)
         for run_id in list(self._runs_found):
             if run_id not in self.running:
                 self._link.request({"do": "end", "run_id": run_id}, lambda reply: None)
         self._link.forget([*self._exits_found, *self._unseen_found])
         self._exits_found.clear()
+
+    async def _recover_one(self, attempt: Attempt) -> None:
+        job = attempt.job
+        run = self._runs_found.get(attempt.run_id)
+        ended = self._exits_found.pop(attempt.run_id, None)
+        if run is not None or ended is not None:
+            self._go_on(attempt, run, ended)
+        elif job.request.kind == "kill":
+            why = "Holdfast was killed; it may have been sent"
+            await self.store.fail(job.id, attempt.token, Ending(reason=why), None)
+        else:
+            await self._settle_unseen(attempt)
 
     def _go_on(self, attempt: Attempt, run: RunFacts | None, ended: ExitFacts | None) -> None:
         """Follow a process that an earlier supervisor started, or account for its end."""
@@ -606,11 +649,9 @@ class JobQueue:
         self._spawn(self._resume(attempt))
 
     async def _resume(self, attempt: Attempt) -> None:
-        try:
+        async with self._accounted(attempt):
             spec = self.spec_of(attempt.job) or undeclared("job")
             await self._follow(attempt, spec)
-        finally:
-            self._leave(attempt)
 
     async def _settle_unseen(self, attempt: Attempt) -> None:
         """A claim whose run this keeper does not have: end what is left of it, if there is any."""
@@ -661,6 +702,10 @@ class JobQueue:
             self._link.request(
                 {"do": "prune", "service": service_of(job), "all": True}, lambda reply: None
             )
+
+
+def _fault(error: Exception) -> str:
+    return f"an error within Holdfast: {type(error).__name__}; its own log says more"
 
 
 def _is_job(entry: Mapping[str, Any]) -> bool:

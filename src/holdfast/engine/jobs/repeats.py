@@ -46,7 +46,7 @@ class Repeats:
     async def open(self) -> None:
         self._known = {repeat.id: repeat for repeat in await self._store.repeats()}
         if self._known:
-            await self._look()
+            await self._guarded(self._look)
 
     def close(self) -> None:
         self._is_closed = True
@@ -120,4 +120,7 @@ class Repeats:
             await work()
         except HoldfastError as error:
             _log.error("repeated jobs have to wait: %s", error)
+            self._sleep(RETRY_SECONDS)
+        except Exception:  # noqa: BLE001 - a fault of ours must not end the queue
+            _log.exception("repeated jobs have to wait")
             self._sleep(RETRY_SECONDS)
