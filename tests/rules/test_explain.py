@@ -30,6 +30,18 @@ def facts(state: State, **fields: Any) -> Evidence:
 
 TABLE: list[tuple[str, Evidence, str, str, bool]] = [
     (
+        "an agent that crashed and goes on",
+        facts(
+            S.FAILED,
+            spec=spec(kind="agent", restart_policy="never"),
+            failure=("claude ended (exit code 3)", ""),
+            next_start_in=2.0,
+        ),
+        "claude ended (exit code 3)",
+        "it is started again in 2 s, with the same conversation",
+        False,
+    ),
+    (
         "pending",
         facts(S.PENDING, desired=D.STOPPED),
         "it is declared, and nobody has started it yet",

@@ -185,7 +185,9 @@ def as_markdown(head: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) ->
             case "warning" | "retrying":
                 parts.append(f"\n> {_line(data.get('text') or data.get('cause'))}\n")
             case "run.ended":
-                parts.append(f"\n> its process ended: {_line(data.get('sentence'))}\n")
+                parts.append(
+                    f"\n> its process ended: {_line(data.get('sentence')) or 'it was stopped'}\n"
+                )
             case "turn.finished" if data.get("reason") != "done":
                 parts.append(f"\n> {data.get('reason')}: {_line(data.get('text'))}\n")
             case _:

@@ -210,6 +210,12 @@ def test_the_transcript_is_read_by_people(hold: AgentHold) -> None:
     assert "## Turn 1" in text
     assert "**Read** `a.txt`" in text
     assert "it was done" in text
+    hold.ask("stop_agent", session=name)
+
+    def transcript() -> str:
+        return str(hold.ask("transcript", session=name, format="markdown")["markdown"])
+
+    wait_for(lambda: "its process ended: it was stopped" in transcript(), what="the end of the run")
 
 
 def test_a_task_is_delegated(hold: AgentHold) -> None:

@@ -109,3 +109,12 @@ def test_a_folder_without_a_repository(repository: AgentHold) -> None:
         repository.ask(
             "start_or_attach", backend="keep", worktree=True, working_dir=str(repository.folder)
         )
+
+
+def test_a_repository_without_commits(repository: AgentHold) -> None:
+    """A branch needs a commit to begin at: without one the start is refused, and says why."""
+    fresh = repository.folder / "fresh"
+    fresh.mkdir()
+    git(fresh, "init", "-q")
+    with pytest.raises(HoldfastError, match="no commit yet"):
+        repository.ask("start_or_attach", backend="keep", worktree=True, working_dir=str(fresh))

@@ -74,7 +74,7 @@ def _facts(context: Context, runner: Runner, **more: Any) -> Evidence:
         restarts=runner.counters.restarts,
         failures=runner.counters.failures,
         start_failures=runner.counters.start_failures,
-        next_start_in=status.next_start_in,
+        next_start_in=_next_start_in(context, runner, status.next_start_in),
         waiting_for=tuple(runner.waiting_for),
         health=condition.health,
         is_started=condition.is_started,
@@ -90,6 +90,14 @@ def _facts(context: Context, runner: Runner, **more: Any) -> Evidence:
         failure=_failure_of_agent(context, runner),
         **more,
     )
+
+
+def _next_start_in(context: Context, runner: Runner, planned: float | None) -> float | None:
+    """Return the seconds to the next start that is planned: of an AI agent, by its session."""
+    if runner.declaration.spec.kind == "agent":
+        conversation = context.agents.of_service(runner.name)
+        return conversation.next_start_in if conversation is not None else None
+    return planned
 
 
 def _failure_of_agent(context: Context, runner: Runner) -> tuple[str, str] | None:

@@ -236,6 +236,14 @@ class Conversation:
         if self.is_working:
             self._watch_turn()
 
+    @property
+    def next_start_in(self) -> float | None:
+        """The seconds until it is started again after a crash, if that is planned."""
+        at = self.record.next_start_at
+        if at is None:
+            return None
+        return max(0.0, at - self._parts.environment.clock.steady())
+
     def cancel_start(self) -> None:
         """Start it no more by itself."""
         self._cancel_timer("start")

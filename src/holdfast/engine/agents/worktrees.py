@@ -35,6 +35,10 @@ class Worktrees:
         if not found.is_success:
             raise Failed(f"{folder} is in no git repository", "leave out --worktree")
         repository = found.out.decode("utf-8", "surrogateescape").strip()
+        if not (await self._git(repository, "rev-parse", "--verify", "-q", "HEAD")).is_success:
+            raise Failed(
+                f"{repository} has no commit yet", "commit something, or leave out --worktree"
+            )
         # The name of a service is used again, that of a branch never.
         unique = f"{name}-{os.urandom(3).hex()}"
         path = os.path.join(self._root, unique)

@@ -246,7 +246,7 @@ def next_step(facts: Evidence) -> str:
         return "nothing is started any more, because Holdfast is being shut down"
     if facts.waiting_for:
         return f"it is started as soon as this is so: {listed(facts.waiting_for)}"
-    if facts.failure is not None and facts.failure[1]:
+    if facts.failure is not None and facts.failure[1] and facts.next_start_in is None:
         return f"{facts.failure[1]} helps"
     match facts.state:
         case State.BACKOFF:
@@ -320,6 +320,8 @@ def _next_of_rest(facts: Evidence) -> str:
     """Return what happens next with a service without a process."""
     if facts.next_scheduled_in is not None:
         return f"its schedule starts it in {duration(facts.next_scheduled_in)}"
+    if facts.next_start_in is not None:
+        return f"it is started again in {duration(facts.next_start_in)}, with the same conversation"
     start = f"`holdfast start {facts.spec.name}` starts it"
     if facts.spec.schedule is not None and facts.desired is Desired.STOPPED:
         return f"nothing, because its schedule is off; {start} and its schedule"
