@@ -167,7 +167,7 @@ def test_equal_unique_texts_make_one_job(hold: Hold) -> None:
 
 
 def test_a_repeated_job_comes_again(hold: Hold) -> None:
-    """It is added at its times until it is cancelled."""
+    """It is added at its times until it is cancelled; a list of states does not have it."""
     repeat = hold.ask("add_job", template="words", argv=["tick"], every=1)["repeat"]
 
     def ticks() -> int:
@@ -175,6 +175,8 @@ def test_a_repeated_job_comes_again(hold: Hold) -> None:
         return sum("tick" in one["command"] for one in jobs)
 
     wait_for(lambda: ticks() >= 2, what="two ticks")
+    assert repeat["id"] in hold.cli("job", "ls").stdout
+    assert repeat["id"] not in hold.cli("job", "ls", "--state", "failed").stdout
     hold.ask("cancel_job", job=repeat["id"])
     assert hold.ask("list_jobs")["repeats"] == []
 

@@ -152,11 +152,13 @@ def _list(call: Call) -> int:
         return 0
     if result["jobs"]:
         call.say_table(HEADS, [_row(one) for one in result["jobs"]], state_column=1)
-    for repeat in result["repeats"]:
+    # A repetition has no state of a job: who asks for states wants none.
+    repeats = [] if "states" in fields else result["repeats"]
+    for repeat in repeats:
         moment = durations.show_time(repeat["next"])
         what = f"{repeat['schedule']}, next {moment}"
         call.say(f"{repeat['id']}  {what}  {call.paint(repeat['command'], 'dim')}")
-    if not result["jobs"] and not result["repeats"]:
+    if not result["jobs"] and not repeats:
         call.say("no jobs")
     if result["is_paused"]:
         call.note("the queue is paused; `holdfast job resume` lets it go on")
