@@ -24,9 +24,9 @@ function digest(): string {
 }
 
 const SELDOM =
-  /src\/(state\/(records|workflows)|ui\/asking|pages\/(access|audit|connect|mcp|schedules|se(curity|ss|tt)|workflows))/;
+  /src\/(core\/(conversation|schemaform|workflowruns)|state\/(records|workflows)|ui\/(asking|requests)|pages\/(access|agents|audit|connect|mcp|schedules|se(curity|ss|tt)|workflows))/;
 const OFTEN = /src\/(pages\/(service|metrics)|views\/(service_tabs|metrics))/;
-const LINES = /src\/(pages\/logs|ui\/logpanel|views\/log|core\/(ansi|find|log|ring|eventwords))/;
+const LINES = /src\/(pages\/logs|ui\/logpanel|views\/log|core\/(ansi|find|log|numbers|ring|eventwords|wire))/;
 
 const SHARED =
   /src\/(core\/(hue|layout|query|sentences|spelling|strips|words)|state\/(graph|past|usage|verbs)|ui\/(copyas|diagnosis|table|tabs)|views\/(graph|runs|spark|strip|tiles))\.tsx?$/;
@@ -63,6 +63,7 @@ export default {
             { name: "more", test: SELDOM },
             { name: "services", test: OFTEN },
             { name: "lines", test: LINES },
+            { name: "terminals", test: /src\/(pages\/terminals|ui\/terminalpanel)/ },
           ],
         },
       },

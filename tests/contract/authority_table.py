@@ -23,7 +23,7 @@ VIEW = frozenset({
     *("set_preferences", "mcp_servers", "mcp_tools", "read_mcp_tool"),
     "assistant_setups",
     *("serve_mcp_servers", "report_mcp_server", "list_backends"),
-    *("list_agents", "transcript", "follow_agent"),
+    *("list_agents", "transcript"),
     *("list_jobs", "show_job", "job_logs", "wait_job", "job_stats", "report_job"),
 })  # fmt: skip
 OPERATE = frozenset({

@@ -255,7 +255,6 @@ ELSEWHERE = {
     "run": "offered to the command line and, if the configuration says so, to assistants",
     "watch": "a stream that does not end",
     "hold_session": "a stream that does not end",
-    "follow_agent": "a stream that does not end: tests/engine/agents",
     "upgrade": "replaces what is asked",
     "shutdown": "ends what is asked: `test_shutdown` gives it at every door",
     "set_mode": "relaunches what is asked",

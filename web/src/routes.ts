@@ -59,6 +59,12 @@ const table = {
     load: () => import("./pages/sessions.tsx"),
     nav: { icon: "sessions", group: "Automation", key: "a" },
   },
+  agents: {
+    path: "agents/{session?}/{tab?}",
+    title: "Agents",
+    load: () => import("./pages/agents.tsx"),
+    nav: { icon: "agents", group: "Automation", key: "i" },
+  },
   workflows: {
     path: "workflows/{part?}/{id?}",
     title: "Workflows",

@@ -38,9 +38,9 @@ _LEAVE = ("/quit", "/exit")
         Option("--after", "with transcript: only events after this number", "N", "number"),
     ),
     commands=(
-        *("list_backends", "list_agents", "start_or_attach", "prompt", "follow_agent"),
+        *("list_backends", "list_agents", "start_or_attach", "prompt", "transcript"),
         *("interrupt", "stop_agent", "restart_agent", "resume_agent", "fork_agent", "forget_agent"),
-        *("transcript", "status", "send_input", "resize", "watch"),
+        *("status", "send_input", "resize", "watch"),
     ),
     about=(
         "`backends:` in holdfast.yaml names AI agents at the command line and model servers.\n"
@@ -239,10 +239,10 @@ def _follow(call: Call, session: str, after: int, turn: int | None) -> Iterator[
     from holdfast.client.connection import ConnectionLost
 
     while True:
-        fields = {"session": session, "after": after}
+        fields = {"session": session, "after": after, "follow": True}
         try:
             for event in call.connect().stream(
-                "follow_agent", **fields, **({"turn": turn} if turn is not None else {})
+                "transcript", **fields, **({"turn": turn} if turn is not None else {})
             ):
                 after = event["seq"]
                 yield event

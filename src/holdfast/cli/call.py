@@ -27,7 +27,7 @@ PROGRESS_SECONDS = 1.0
 READS = frozenset(
     {
         *("hello", "status", "ps", "wait", "watch", "runs", "events", "plan", "config"),
-        *("environment", "follow_workflow", "follow_agent"),
+        *("environment", "follow_workflow"),
         *("health_check", "alerts", "explain", "metrics", "ports", "list_sessions", "workflows"),
         *("read_file", "list_files", "file_changes", "search", "search_logs", "checkpoints"),
         *("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),

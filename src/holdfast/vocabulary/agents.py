@@ -339,13 +339,17 @@ class ForkAgent(Command, frozen=True, kw_only=True):
 
 
 class Transcript(Command, frozen=True, kw_only=True):
-    """Return the events of a session after a number, or all of it as text."""
+    """Return the events of a session after a number, or all of it as text.
+
+    With `follow`, they are told as items, and go on with new ones; with `turn`, to the end of it.
+    """
 
     name = "transcript"
     permission = Permission.VIEW
     effect = Effect.READS
     about_agents = True
     reads_content = True
+    streams = True
     answers = TranscriptResult
     route = ("GET", "/api/agents/{session}/transcript")
     session: str
@@ -353,19 +357,7 @@ class Transcript(Command, frozen=True, kw_only=True):
     limit: int = 1000
     format: str = "json"
     """json or markdown."""
-
-
-class FollowAgent(Command, frozen=True, kw_only=True):
-    """Follow the events of a session, from after a number on; with `turn`, to the end of it."""
-
-    name = "follow_agent"
-    permission = Permission.VIEW
-    effect = Effect.READS
-    about_agents = True
-    reads_content = True
-    streams = True
-    session: str
-    after: int = 0
+    follow: bool = False
     turn: int | None = None
 
 

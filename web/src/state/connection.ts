@@ -136,6 +136,27 @@ export function act<Name extends keyof Commands>(
   return ask(command, { ...fields, key: asking.key ?? newKey() }, asking);
 }
 
+/** Take what a command tells that has no end, until the returned function is called. Whenever it is
+    asked again, it tells everything from the same place on. */
+export function follow<Name extends keyof Commands>(
+  command: Name,
+  fields: Commands[Name]["takes"],
+  onItem: (item: any) => void,
+  onError: (error: unknown) => void,
+): () => void {
+  const abort = new AbortController();
+  const { signal: ended } = abort;
+  const run = async (): Promise<void> => {
+    while (!ended.aborted) {
+      await ask(command, { ...fields, follow: true }, { signal: ended, onItem });
+      // The supervisor is being replaced.
+      await pause(RETRY_MS);
+    }
+  };
+  run().catch((error) => ended.aborted || onError(error));
+  return () => abort.abort();
+}
+
 async function ask(command: string, fields: Record<string, unknown>, asking: Asking): Promise<any> {
   const { signal: abort, onItem } = asking;
   const options = { again: true, ...(abort && { signal: abort }), ...(onItem && { onItem }) };

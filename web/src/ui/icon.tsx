@@ -8,6 +8,7 @@ const STROKES = {
   metrics: "M1.5 8.5h3l2-5 3 9 2-4h3",
   terminal: "M2 3h12v10H2zM4.5 6l2 2-2 2M8 10.5h3.5",
   sessions: "M8 1.5l1.7 4.8 4.8 1.7-4.8 1.7L8 14.5l-1.7-4.8L1.5 8l4.8-1.7z",
+  agents: "M2 3h12v8H8l-3 3v-3H2z",
   workflows: "M13 5.5A5.5 5.5 0 1 0 13.5 8M13.5 2.5v3h-3",
   schedules: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2zM8 4.5V8l2.5 1.5",
   audit: "M8 1.5l5 2v4c0 3.5-2 5.5-5 7-3-1.5-5-3.5-5-7v-4zM5.5 8l2 2 3-3.5",

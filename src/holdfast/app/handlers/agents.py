@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Any
 
 from holdfast.app.authority.path_scopes import confine
@@ -24,7 +24,6 @@ from holdfast.vocabulary.agents import (
     BackendsResult,
     Delegate,
     DelegateResult,
-    FollowAgent,
     ForgetAgent,
     ForkAgent,
     InterruptAgent,
@@ -190,10 +189,18 @@ async def forget_agent(context: Context, command: ForgetAgent) -> Done:
 
 
 @handles(Transcript)
-async def transcript(context: Context, command: Transcript) -> TranscriptResult:
+def transcript(
+    context: Context, command: Transcript
+) -> Awaitable[TranscriptResult] | AsyncGenerator[dict[str, Any], None]:
     if command.format not in ("json", "markdown"):
         raise UsageError(f'no format "{command.format[:20]}"', "json or markdown")
     conversation = context.agents.get(command.session)
+    if command.follow:
+        return conversation.follow(command.after, command.turn)
+    return _transcript(conversation, command)
+
+
+async def _transcript(conversation: Conversation, command: Transcript) -> TranscriptResult:
     record = conversation.record
     is_text = command.format == "markdown"
     limit = MOST_EVENTS if is_text else min(max(1, command.limit), MOST_EVENTS)
@@ -207,15 +214,6 @@ async def transcript(context: Context, command: Transcript) -> TranscriptResult:
         after=last,
         is_whole=is_whole,
     )
-
-
-@handles(FollowAgent)
-async def follow_agent(
-    context: Context, command: FollowAgent
-) -> AsyncGenerator[dict[str, Any], None]:
-    conversation = context.agents.get(command.session)
-    async for event in conversation.follow(command.after, command.turn):
-        yield event
 
 
 @handles(Delegate)
