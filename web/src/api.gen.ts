@@ -1906,7 +1906,7 @@ export interface Commands {
     effect: "disrupts";
   };
   transcript: {
-    takes: { session: string; after?: number; limit?: number; format?: string; };
+    takes: { session: string; after?: number; limit?: number; format?: string; follow?: boolean; turn?: number | null; };
     answers: TranscriptResult;
     permission: "view";
     effect: "reads";
