@@ -76,6 +76,8 @@ _FOLDER = (
     r"(?-i:(?:(?<![\w;&.-])(?<!; )|(?<=OLD)(?<![\w;&.-]OLD))PWD)"
     r"\\?[\"']?[ \t]{0,3}[=:][ \t]{0,3}\\?[\"']?/"
 )
+# Models count tokens: `"input_tokens": 1234`.
+_COUNT_OF_TOKENS = r"tokens\\?[\"']?[ \t]{0,3}[=:][ \t]{0,3}[0-9]{1,9}(?![\w.-])"
 _CREDENTIALS = (
     rf"(?:(?<![\w-])|{_CODE_BEFORE})"
     + r"{}[ \t]+((?=\S*[0-9]|\S{{20}}|(?-i:\S+[A-Z]))[A-Za-z0-9._~+/=-]{{8,}})"
@@ -89,7 +91,7 @@ _LOGIN_IN_ADDRESS = (
 _GITHUB = _START_BESIDE + r"(gh[opsur]_[A-Za-z0-9]{20,})"
 NAMES: dict[str, str] = {
     "secret": _named(r"secret(?:[_-]?key)?"),
-    "token": _named("token"),
+    "token": rf"(?!{_COUNT_OF_TOKENS})" + _named("token"),
     **dict.fromkeys(("passwo", "passwd"), _named("passw(?:or)?d")),
     "pwd": rf"(?!{_FOLDER})" + _named("pwd"),
     "key": _named(
