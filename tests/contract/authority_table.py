@@ -78,6 +78,7 @@ READING_MORE = frozenset({
 """What takes more than a viewer and only reads."""
 IN_LOCKDOWN = frozenset({
     *("stop", "shutdown", "cancel_workflow", "revoke_token", "close_session", "lockdown"),
+    *("interrupt", "stop_agent"),
     *("unlock", "reject", "create_login", "log_in", "log_out", "hand_over"),
     *("cancel_job", "pause_jobs"),
 })  # fmt: skip

@@ -120,7 +120,7 @@ def test_what_a_lockdown_lets_through() -> None:
     found = {name for name, command in COMMANDS.items() if command.in_lockdown}
     assert found == {
         *("stop", "shutdown", "cancel_workflow", "revoke_token", "close_session"),
-        *("lockdown", "unlock", "reject"),
+        *("lockdown", "unlock", "reject", "cancel_job", "pause_jobs", "interrupt", "stop_agent"),
         *("create_login", "log_in", "log_out", "hand_over"),
     }
     assert {name for name, command in COMMANDS.items() if is_greeting(command)} == {"hello"}

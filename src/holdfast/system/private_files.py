@@ -7,7 +7,6 @@ refusal of the file system is raised as OSError. Standard library only.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
@@ -51,12 +50,14 @@ def replace_file(path: str, data: bytes, *, is_synced: bool = True) -> None:
 
 def remove_torn(folder: str) -> None:
     """Remove what `replace_file` left in this folder when its process was killed. Never fails."""
-    with contextlib.suppress(OSError):
+    try:
         for name in os.listdir(folder):
             stem, _, pid = name.removesuffix(".new").rpartition(".")
             is_ours = name.endswith(".new") and stem and pid.isdecimal()
             if is_ours and not _is_there(int(pid)):
                 os.unlink(os.path.join(folder, name))
+    except OSError:
+        return  # whoever comes next tries again
 
 
 def _is_there(pid: int) -> bool:

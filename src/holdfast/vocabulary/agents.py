@@ -265,6 +265,7 @@ class InterruptAgent(Command, frozen=True, kw_only=True):
     """End the turn that is under way; the session goes on."""
 
     name = "interrupt"
+    in_lockdown = True
     permission = Permission.OPERATE
     effect = Effect.CHANGES
     about_agents = True
@@ -277,6 +278,7 @@ class StopAgent(Command, frozen=True, kw_only=True):
     """Stop the process of a session; its conversation can be resumed."""
 
     name = "stop_agent"
+    in_lockdown = True
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
     about_agents = True

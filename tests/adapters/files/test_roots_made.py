@@ -58,7 +58,7 @@ def test_the_loop_looks_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     asyncio.run(story())
     changing.files.close()
-    assert len(changing.asked_by) == 5
+    assert len(changing.asked_by) == 7
     assert changing.is_loop_free
 
 
