@@ -225,6 +225,13 @@ def test_a_task_is_delegated(hold: AgentHold) -> None:
     hold.await_condition(answer["session"], "stopped")
 
 
+def test_a_turn_with_large_events_is_followed(hold: AgentHold) -> None:
+    """Events that are too large to stay in memory reach who waits for the end of the turn."""
+    answer = hold.ask("delegate", backend="claude", text="say " + "word " * 80_000 + "end")
+    assert answer["reason"] == "done"
+    assert answer["text"].endswith("word end")
+
+
 def test_a_session_that_was_there_is_not_stopped_by_a_delegation(hold: AgentHold) -> None:
     """Whoever waits for a session with `delegate` stops only what was opened for the task."""
     name = hold.begin()

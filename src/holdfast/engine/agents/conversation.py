@@ -66,6 +66,7 @@ CHECKPOINT_BYTES = 1 << 20
 LONGEST_PROMPT = 512 << 10
 MOST_QUEUED = 20
 RECENT_EVENTS = 500
+RECENT_BYTES = 256 << 10
 LAST_ERRORS = 20
 LONGEST_ANSWER = 256 << 10
 RESUME_SECONDS = 10.0
@@ -161,6 +162,27 @@ class _Pieces(NamedTuple):
     is_end: bool
 
 
+class RecentEvents:
+    """The last events of a transcript, in memory for those who follow it: never more than
+    RECENT_EVENTS, and never more than RECENT_BYTES of what is written."""
+
+    def __init__(self) -> None:
+        self._events: deque[tuple[Event, int]] = deque()
+        self._bytes = 0
+
+    def add(self, events: list[Event], written: bytes) -> None:
+        """Add events, and what was written of them: a line each."""
+        for event, line in zip(events, written.splitlines(), strict=True):
+            self._events.append((event, len(line)))
+            self._bytes += len(line)
+        while len(self._events) > RECENT_EVENTS or self._bytes > RECENT_BYTES:
+            self._bytes -= self._events.popleft()[1]
+
+    def after(self, seq: int) -> list[Event]:
+        """Return those behind a number; the first ones may be missing."""
+        return [event for event, _ in self._events if event["seq"] > seq]
+
+
 class Conversation:
     """One session with a backend."""
 
@@ -182,7 +204,7 @@ class Conversation:
         self._size = record.transcript
         """The size of the transcript, with what no checkpoint has yet."""
         self._unchecked = 0
-        self._recent: deque[Event] = deque(maxlen=RECENT_EVENTS)
+        self._recent = RecentEvents()
         self._changes: list[asyncio.Future[None]] = []
         self._in_flight = 0
         """Whether the first of the outbox is on its way to the keeper: 1 or 0."""
@@ -330,7 +352,7 @@ class Conversation:
         place, seen = 0, after
         while True:
             change = self.next_change()
-            recent = [event for event in self._recent if event["seq"] > seen]
+            recent = self._recent.after(seen)
             if seen >= self.record.seq:
                 events: list[Event] = []
             elif recent and recent[0]["seq"] == seen + 1:
@@ -993,7 +1015,7 @@ class Conversation:
             self._unchecked -= len(events)
             raise
         self._size = place + len(events)
-        self._recent.extend(batch)
+        self._recent.add(batch, events)
         if checkpoint is not None:
             self._send()
         self._changed()
