@@ -239,11 +239,16 @@ def test_a_session_that_was_there_is_not_stopped_by_a_delegation(hold: AgentHold
     assert hold.ask("delegate", session=name)["text"] == "mine"
     task = hold.ask("delegate", backend="claude", text="say theirs", seconds=0)
     assert task["reason"] == "working"
-    assert hold.ask("delegate", session=task["session"])["text"] == "theirs"
+    shared = hold.ask("delegate", backend="claude", text="say a", seconds=0)["session"]
+    hold.prompt(shared, "say b")
+    assert hold.ask("delegate", session=shared)["reason"] == "done"
+    other = {"token": hold.ask("create_token", token_name="waits", role="operator")["text"]}
+    waited = hold.ask("delegate", session=task["session"], caller={**other, "door": "tcp"})
+    assert waited["text"] == "theirs"
     hold.await_condition(task["session"], "stopped")
     # This stop would have come before the other one.
     assert text_of(hold.turn(name, "say still here")) == "still here"
-    assert hold.agent(name)["state"] == "running"
+    assert text_of(hold.turn(shared, "say c")) == "c"
 
 
 def test_a_confined_session_stays_confined(hold: AgentHold) -> None:

@@ -66,7 +66,8 @@ class SessionRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     parent: str | None = None
     """The session that delegated to it."""
     is_task: bool = False
-    """Whether it was opened for one delegated task, and is stopped when that is over."""
+    """Whether it was opened for a delegated task, is stopped when that is over, and nobody else has
+    given it a prompt."""
     confined_to: str | None = None
     """The folder that its processes may not be started outside of."""
     provider_id: str | None = None

@@ -119,6 +119,7 @@ def prompt(context: Context, command: PromptAgent) -> PromptResult:
     record = conversation.record
     after, is_queued = record.seq, conversation.is_working or not record.is_ready
     turn = conversation.prompt(command.text)
+    record.is_task = False
     return PromptResult(session=record.session, turn=turn, after=after, is_queued=is_queued)
 
 
@@ -231,8 +232,7 @@ async def delegate(context: Context, command: Delegate, actor: Actor) -> Delegat
         ended = await deadlines.wait_for(_end_of_turn(conversation, turn), seconds)
     except TimeoutError:
         return DelegateResult(session=record.session, reason="working", text="")
-    is_own = record.is_task and record.opened_by == actor.name
-    if is_own and not command.keep and conversation.runner is not None:
+    if record.is_task and not command.keep and conversation.runner is not None:
         conversation.runner.stop(because="the task that was delegated to it is over")
     text = record.answer or str(ended.get("text") or "")
     return DelegateResult(
