@@ -169,6 +169,7 @@ def test_equal_unique_texts_make_one_job(hold: Hold) -> None:
 def test_a_repeated_job_comes_again(hold: Hold) -> None:
     """It is added at its times until it is cancelled; a list of states does not have it."""
     repeat = hold.ask("add_job", template="words", argv=["tick"], every=1)["repeat"]
+    assert repeat["schedule"] == "every 1s"
 
     def ticks() -> int:
         jobs = hold.ask("list_jobs", templates=["words"])["jobs"]

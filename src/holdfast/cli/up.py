@@ -264,7 +264,7 @@ def _report(call: Call, result: dict[str, Any], *, is_first: bool) -> int:
         call.emit(result)
         return int(failed)
     if not services:
-        call.say("nothing to start")
+        call.say("no service to start")
     for name, outcome in services.items():
         for line in describe(call, name, outcome):
             call.say(line)

@@ -42,7 +42,7 @@ from holdfast.vocabulary.jobs import (
 )
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.output import Logs
-from holdfast.vocabulary.quantities import parse_signal
+from holdfast.vocabulary.quantities import format_duration, parse_signal
 from holdfast.vocabulary.specs.jobs import (
     PRIORITY,
     BackoffSpec,
@@ -489,7 +489,7 @@ def _repeat_info(repeat: RepeatSpec, moment: float | None) -> RepeatInfo:
         id=repeat.id,
         template=repeat.request.template,
         command=_command(repeat.request),
-        schedule=schedule.cron or f"every {schedule.every:g} s",
+        schedule=schedule.cron or f"every {format_duration(schedule.every or 0.0)}",
         next=moment,
         by=repeat.request.by,
     )
