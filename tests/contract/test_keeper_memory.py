@@ -23,7 +23,7 @@ SINGLE = {
 PREFIXES = {
     "agent_written:", "approval:", "condition:",
     "desired:", "environ:", "good:", "heard:", "listen:", "overlap:",
-    "mcp_call:", "mcp_handshake:", "owner:", "ports:", "recent:", "repeat:", "scale:",
+    "mcp_call:", "mcp_handshake:", "owner:", "ports:", "recent:", "repeat:", "restarts:", "scale:",
     "schedule:", "sentence:", "spec:", "under_way:", "workflow:",
 }  # fmt: skip
 

@@ -109,6 +109,7 @@ def test_nothing_in_the_state_folder_can_be_written(
     wait_for(lambda: (keeper.state / "exits.jsonl").is_file(), what="the journal")
     wait_for(lambda: ended.encode() in (keeper.state / "exits.jsonl").read_bytes())
     description = keeper.state / "keeper.json"
+    wait_for(lambda: description.is_file(), what="the keeper's description")
     wait_for(lambda: json.loads(description.read_text())["pid"] == second.pid)
     wait_for(lambda: keeper.logs.is_dir() and list(keeper.logs.iterdir()), what="the logs")
     assert "keeper.json" in (keeper.state / "keeper.err").read_text()

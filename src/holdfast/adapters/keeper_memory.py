@@ -79,6 +79,9 @@ condition = KeyFamily("condition:")
 """`engine.runner`, by service: its run id, and how ready and healthy that run is."""
 verdict = KeyFamily("sentence:")
 """`engine.runner`, by service: why its run is being ended as a failure."""
+restarts = KeyFamily("restarts:")
+"""`engine.runner`, by service: how often it was restarted, by cause. It is there before the store
+has it, so that no death takes back a count that somebody has seen."""
 overlap = KeyFamily("overlap:")
 """`engine.runner`, by service: which of two runs has to leave."""
 ports = KeyFamily("ports:")

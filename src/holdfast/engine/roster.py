@@ -187,6 +187,7 @@ class Roster:
         self._remembered.pop(name, None)
         self._environment.keeper.keep(keeper_memory.spec(name), None)
         self._environment.keeper.keep(keeper_memory.desired(name), None)
+        self._environment.keeper.keep(keeper_memory.restarts(name), None)
         self._environment.recorder.remove_service(name)
         self._environment.recorder.event(EventKind.SERVICE_REMOVED, name)
         self._on_changed()

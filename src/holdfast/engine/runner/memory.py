@@ -19,6 +19,7 @@ from holdfast.vocabulary.readers import reader
 _decode_condition = reader(tuple[str, Condition])
 _decode_verdict = reader(tuple[str, RunVerdict])
 _decode_ports = reader(dict[str, int])
+_decode_restarts = reader(dict[str, int])
 _decode_leaving = reader(dict[str, str])
 
 
@@ -63,6 +64,17 @@ class ServiceMemory:
         except msgspec.MsgspecError:
             return None
         return verdict if of_run == run_id else None
+
+    def keep_restarts(self, counts: dict[str, int]) -> None:
+        """Keep how often the service was restarted, by cause."""
+        self._keep(keeper_memory.restarts, counts)
+
+    def restarts(self) -> dict[str, int]:
+        """How often the service was restarted, as an earlier supervisor kept it."""
+        try:
+            return _decode_restarts(self._read(keeper_memory.restarts))
+        except msgspec.MsgspecError:
+            return {}
 
     def keep_ports(self, ports: dict[str, int] | None) -> None:
         """Keep the ports that are leased for the service."""

@@ -508,8 +508,9 @@ class Runner:
         """Count a restart that took place; None: it was a start."""
         self._restart_cause = None
         if cause is not None:
-            counts = self.facts.restarts
-            self._change(restarts={**counts, cause: counts.get(cause, 0) + 1})
+            counts = {**self.facts.restarts, cause: self.facts.restarts.get(cause, 0) + 1}
+            self._memory.keep_restarts(counts)
+            self._change(restarts=counts)
             self.save()
 
     def _on_spawn_refused(self, error: RefusalFacts) -> None:
@@ -1104,7 +1105,7 @@ class Runner:
         """Take the facts that outlive the keeper, which any supervisor takes up again."""
         self._change(
             number=record.number,
-            restarts=record.all_restarts,
+            restarts={**record.all_restarts, **self._memory.restarts()},
             accounted=record.accounted,
             stopped_by_hand=record.stopped_by_hand,
         )
